@@ -18,7 +18,7 @@ use tamis_core::query::selector::{self, SelectorDialect};
 const SYMBOLS: usize = 5_000;
 const MESSAGES: usize = 2_000;
 const RUNS: usize = 3;
-/// Brute force takes long; so many of its evaluations are enough for a steady mean.
+/// The number of evaluations of brute force, which takes long; enough for a steady mean.
 const BRUTE_FORCE_EVALUATIONS: usize = 2_000_000;
 
 fn main() {

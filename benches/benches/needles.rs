@@ -21,7 +21,7 @@ const VOCABULARY: usize = 30_000;
 const TEXT_WORDS: usize = 200_000;
 const RUNS: usize = 5;
 const TEXTS_MAX: usize = 2_000;
-/// One search after the other takes long; so many bytes searched are enough for a steady mean.
+/// The number of bytes that are searched one needle after the other, which takes long; enough for a steady mean.
 const SEARCHED_BYTES: usize = 100_000_000;
 const CHECKED: usize = 20;
 
@@ -95,7 +95,7 @@ fn word(random: &mut SplitMix64) -> String {
     word
 }
 
-/// The first pieces of `text`, of so many bytes or a character more.
+/// The first pieces of `text`, of `bytes` bytes, or a character more.
 fn pieces(text: &str, bytes: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;

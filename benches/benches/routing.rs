@@ -22,7 +22,7 @@ use tamis_core::query::Query;
 use tamis_core::query::selector::{self, SelectorDialect};
 use tamis_core::topic::{self, TopicPattern};
 
-/// So many messages are timed.
+/// The number of messages that are timed.
 const MESSAGES: usize = 20_000;
 /// The number of bindings of a removed queue that are taken away per slice.
 const SLICE: usize = 1_000;

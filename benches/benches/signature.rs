@@ -69,7 +69,7 @@ fn map_of_lists(text: &str) -> HashMap<Box<str>, Vec<u32>> {
     positions
 }
 
-/// `text` in pieces of so many bytes or a character more.
+/// `text` in pieces of `bytes` bytes, or a character more.
 fn pieces(text: &str, bytes: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;

@@ -22,7 +22,7 @@ const LEVELS: [&str; 5] = ["region", "market", "class", "symbol", "event"];
 const WORDS_A_LEVEL: usize = 200;
 const NAMES: usize = 100_000;
 const RUNS: usize = 3;
-/// Brute force takes long; so many of its comparisons are enough for a steady mean.
+/// The number of comparisons of brute force, which takes long; enough for a steady mean.
 const BRUTE_FORCE_COMPARISONS: usize = 10_000_000;
 const CHECKED: usize = 20;
 

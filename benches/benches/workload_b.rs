@@ -20,7 +20,7 @@ use tamis_core::message::{Body, Message, Properties};
 use tamis_core::query::Query;
 use tamis_core::query::expr::Expr;
 
-/// The baselines see so many messages at least, and the answers to so many are compared.
+/// The minimum number of messages of the baselines, whose answers are compared.
 const BASELINE_MESSAGES: usize = 100;
 const CHECKED: usize = 20;
 

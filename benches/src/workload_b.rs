@@ -62,7 +62,7 @@ struct WorkloadBFilter {
 }
 
 impl WorkloadB {
-    /// So many filters and messages.
+    /// The number of filters, and of messages.
     #[must_use]
     pub fn new(filters: usize, messages: usize, seed: u64) -> Self {
         let mut random = SplitMix64::new(seed);

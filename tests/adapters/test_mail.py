@@ -256,7 +256,7 @@ ZIP = b"Content-Type: application/zip\n\n"
 
 
 def nested(levels: int, content: bytes) -> bytes:
-    """Return a message of so many multiparts, each in the one before."""
+    """Return a message of `levels` multiparts, each in the one before."""
     heads = (b'Content-Type: multipart/mixed; boundary="%d"\n\n--%d\n' % (n, n) for n in range(levels))
     return b"Subject: deep\n" + b"".join(heads) + content
 

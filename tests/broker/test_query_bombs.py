@@ -132,7 +132,7 @@ BODIES = {
 
 
 def bind_and_publish(broker: RunningBroker, kind: str, sizes: list[int], count: int = 10) -> None:
-    """Bind so many bombs, and publish messages of these sizes; some may be refused, which closes the channel."""
+    """Bind `count` bombs, and publish messages of these sizes; some may be refused, which closes the channel."""
     channel = broker.connect().channel()
     queue = channel.queue_declare("", exclusive=True).method.queue
     channel.exchange_declare("bombs", "x-query")

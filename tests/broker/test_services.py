@@ -25,7 +25,7 @@ class Worker:
         )
 
     def wait(self, count: int) -> list[bytes]:
-        """Wait until it has so many requests; return all."""
+        """Wait until it has `count` requests; return all."""
         for _ in range(200):
             if len(self.requests) >= count:
                 break

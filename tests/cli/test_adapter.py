@@ -42,7 +42,7 @@ def pipeline(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("pipeline")
 def test_adapters_are_listed_with_what_was_asked_of_them(tamis: Tamis) -> None:
     assert "inbox" in tamis("adapter", "list").stdout
-    assert tamis("adapter", "pause", "inbox").stderr.startswith("inbox will be paused: ")
+    assert tamis("adapter", "pause", "inbox").stderr.startswith("inbox will be paused until ")
     assert tamis("adapter", "stop", "events").returncode == 0
     states = [json.loads(line) for line in tamis("adapter", "list", "--json").stdout.splitlines()]
     assert [(it["name"], it["desired"], it["config"]["type"]) for it in states] == [
@@ -108,9 +108,22 @@ def test_the_list_says_whether_anybody_runs(tamis: Tamis, pipeline: Path) -> Non
 
 
 @pytest.mark.usefixtures("pipeline")
-def test_stop_and_pause_say_what_they_mean(tamis: Tamis) -> None:
-    assert "it stays off, also in later runs" in tamis("adapter", "stop", "inbox").stderr
-    assert "it is off for a while" in tamis("adapter", "pause", "inbox").stderr
-    helps = [tamis("adapter", word, "--help").stdout for word in ("stop", "pause")]
-    assert "also in later runs" in helps[0]
-    assert "listed as paused" in helps[1]
+def test_what_was_paused_is_resumed_and_what_was_stopped_stays_off(tamis: Tamis) -> None:
+    assert tamis("adapter", "resume").stderr == "no adapter is paused\n"
+    assert "`resume` leaves it off" in tamis("adapter", "stop", "inbox").stderr
+    assert "until `tamis adapter resume`" in tamis("adapter", "pause", "events").stderr
+    assert tamis("adapter", "resume").stderr == "events will run\n"
+    assert {name: it["desired"] for name, it in _listed(tamis).items()} == {"inbox": "stopped", "events": "running"}
+
+
+@pytest.mark.usefixtures("pipeline")
+def test_what_is_not_paused_is_not_resumed_by_its_name(tamis: Tamis) -> None:
+    tamis("adapter", "stop", "inbox")
+    tamis("adapter", "pause", "events")
+    done = tamis("adapter", "resume", "events", "inbox")
+    assert done.returncode == 2
+    assert "adapter 'inbox' is stopped, not paused; `tamis adapter start inbox` starts it" in done.stderr
+    assert _listed(tamis)["events"]["desired"] == "paused", "nothing is changed"
+    assert tamis("adapter", "resume", "events").returncode == 0
+    assert "adapter 'events' is running, not paused\n" in tamis("adapter", "resume", "events").stderr
+    assert "no [[adapter]] is named 'x'" in tamis("adapter", "resume", "x").stderr

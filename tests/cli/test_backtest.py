@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tamis.cli.queries.backtest import Samples
+import tamis
+from tamis.cli.queries.samples import Samples
 from tamis.cli.queries.timeline import BINS_MAX, ROWS_MAX, Timeline, bar, shown_time, time_of
+from tamis.engine.comparison import Comparison, compare
 from tests.cli.conftest import Tamis
 
 
@@ -120,3 +122,41 @@ def test_bars_are_as_long_as_their_counts() -> None:
     assert bar(5, 10, width=4) == "██"
     assert bar(1, 1_000_000, width=4) == "▏"
     assert bar(0, 10) == bar(0, 0) == ""
+
+
+@pytest.mark.usefixtures("trades")
+def test_it_says_what_a_new_text_would_gain_and_lose(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("noon: price > 100\nother: price = 1\n")
+    new = [
+        "backtest",
+        "price < 100 AND date < '2026-11-02'",
+        "trades.jsonl",
+        "--queries",
+        "q.txt",
+        "--replaces",
+        "noon",
+    ]
+    done = tamis(*new, "--samples", "1")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert "instead of noon: price > 100" in lines
+    assert "gains 23, loses 4, keeps 0" in lines
+    assert '+ line 1 (2026-11-01 00:00): {"price": 10, "date": "2026-11-01T00:00:00Z"}' in lines
+    assert '- line 13 (2026-11-01 12:00): {"price": 200, "date": "2026-11-01T12:00:00Z"}' in lines
+    told = json.loads(tamis(*new, "--json").stdout)["replaces"]
+    assert (told["key"], told["gained"], told["lost"], told["kept"], len(told["lost_samples"])) == ("noon", 23, 4, 0, 4)
+
+
+@pytest.mark.usefixtures("trades")
+def test_what_cannot_be_replaced_is_refused(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("noon: price > 100\n")
+    assert "--replaces names a query of --queries" in tamis("backtest", "a = 1", "x", "--replaces", "noon").stderr
+    beside = ["trades.jsonl", "--queries", "q.txt", "--replaces"]
+    assert "noon" in tamis("backtest", "a = 1", *beside, "non").stderr
+    assert "there is none" in tamis("backtest", "a UNDER 'b'", *beside, "noon").stderr
+
+
+def test_two_queries_are_compared_over_records() -> None:
+    records = [{"n": n} for n in range(10)]
+    found = compare(tamis.selector("n < 4"), tamis.selector("n > 2 AND n < 9"), records)
+    assert found == Comparison(gained=5, lost=3, kept=1, neither=1)

@@ -238,3 +238,28 @@ def test_the_deliveries_are_those_of_the_pipeline_that_ran_last(tamis: Tamis, tm
     done = tamis("query", "add", "b", "x = 1", "--delivery", "pager", "--store", "s.sqlite")
     assert done.returncode == 2
     assert "has no [[delivery]] named 'pager'; there are: mail" in done.stderr
+
+
+def test_a_folder_is_applied_and_a_file_that_is_gone_takes_its_queries_along(tamis: Tamis, tmp_path: Path) -> None:
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "a.txt").write_text("a: x = 1\n")
+    (rules / "b.txt").write_text("b: x = 2\n")
+    assert tamis("apply", "rules").stdout.splitlines() == ["+ a: x = 1", "+ b: x = 2"]
+    (rules / "b.txt").unlink()
+    planned = tamis("apply", "rules", "--dry-run")
+    assert planned.stdout == "- b: x = 2\n"
+    assert planned.stderr == "0 added, 0 changed, 1 removed, 1 unchanged (dry run: nothing is changed)\n"
+    assert tamis("apply", "rules").returncode == 0
+    assert [json.loads(line)["key"] for line in tamis("query", "list", "--json").stdout.splitlines()] == ["a"]
+
+
+def test_a_change_is_undone(tamis: Tamis) -> None:
+    tamis("query", "add", "q", "x = 1")
+    tamis("query", "add", "q", "x = 2")
+    assert tamis("query", "undo", "q").stderr == "q is again: x = 1 (version 3)\n"
+    assert json.loads(tamis("query", "undo", "q", "--json").stdout)["text"] == "x = 2"
+    tamis("query", "add", "new", "x = 3")
+    assert tamis("query", "undo", "new").stderr == "removed new, which had no version before\n"
+    assert tamis("query", "undo", "new").stderr == "new is again: x = 3 (version 2)\n"
+    assert "no query has the key 'nothing'" in tamis("query", "undo", "nothing").stderr

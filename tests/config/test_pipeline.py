@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -292,3 +293,45 @@ def test_two_deliveries_may_not_write_into_one_folder(tmp_path: Path) -> None:
 def test_a_mistake_is_told_with_its_own_line(tmp_path: Path, text: str, expected: str) -> None:
     (mistake,) = _mistakes(tmp_path, text)
     assert expected in mistake
+
+
+def test_spark_is_on_this_machine_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+    assert _with_spark(tmp_path, "").spark.is_local
+    far = _with_spark(tmp_path, 'master = "spark://10.0.0.1:7077"\nhost = "10.0.0.5"\noptions = { "spark.a" = true }')
+    assert (far.spark.is_local, far.spark.texts()) == (False, {"spark.a": "true"})
+    near = _with_spark(tmp_path, "").with_master("spark://localhost:7077")
+    assert (near.spark.master, near.path) == ("spark://localhost:7077", tmp_path / "pipeline.toml")
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        (
+            'master = "10.0.0.1:7077"',
+            "line 2: master: expected local[N], spark://HOST:PORT, yarn or k8s://URL, not '10",
+        ),
+        (
+            'master = "spark://a:7077"',
+            "line 2: workers on other machines cannot connect to 127.0.0.1: set 'host' to an",
+        ),
+        (
+            'options = { "executor.memory" = 1 }',
+            "expected a setting of Spark, such as spark.executor.memory, not 'exec",
+        ),
+        ('mastr = "local"', "unknown key 'mastr' in [spark]; did you mean 'master'?"),
+    ],
+)
+def test_a_mistake_in_spark_is_told_with_its_line(tmp_path: Path, section: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(expected)):
+        _with_spark(tmp_path, section)
+
+
+def test_a_master_that_workers_cannot_reach_is_refused(tmp_path: Path) -> None:
+    for master in ("spark://a:7077", "somewhere"):
+        with pytest.raises(ConfigError, match=r"^--master: (workers on other machines|master: expected)"):
+            _with_spark(tmp_path, "").with_master(master)
+
+
+def _with_spark(folder: Path, section: str) -> PipelineConfig:
+    (folder / "pipeline.toml").write_text(f"[spark]\n{section}\n" if section else "")
+    return PipelineConfig.load(folder / "pipeline.toml")

@@ -214,7 +214,7 @@ class Publisher(threading.Thread):
     Args:
         queue: the queue, or the routing key where an exchange is given.
         size: bytes after each body's name, which stands alone in the ledger.
-        transaction: commit after so many messages, instead of asking for confirms.
+        transaction: the number of messages after which it commits, instead of asking for confirms.
     """
 
     def __init__(
@@ -319,7 +319,7 @@ class Consumer(threading.Thread):
     """Takes what a queue delivers, until stopped or the broker goes.
 
     Args:
-        ack_every: acknowledge, or reject if it `rejects`, after so many messages; 0 never.
+        ack_every: the number of messages after which it acknowledges, or rejects if it `rejects`; 0: never.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.errors import ConfigError, StoreError
-from tamis.query import QuerySpec, load_query_file
+from tamis.query import QuerySpec, load_query_file, load_query_files
 from tamis.store import FileChanges, Store
 
 
@@ -125,3 +126,68 @@ def test_the_store_holds_the_last_file_and_what_was_added_by_hand(
             assert changes.count("added") == len(file.keys() - before.keys())
             assert changes.count("removed") == len(before.keys() - own.keys() - file.keys())
             assert changes.unchanged == sum(before.get(key) == text for key, text in file.items())
+
+
+def _apply_folder(store: Store, folder: Path, texts: dict[str, str]) -> FileChanges:
+    shutil.rmtree(folder)
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return store.apply_files(load_query_files(folder), folder=folder)
+
+
+def test_a_folder_rules_over_what_stands_in_its_files(store: Store, tmp_path: Path) -> None:
+    folder, beside = tmp_path / "rules", tmp_path / "rules2.txt"
+    folder.mkdir()
+    store.add_query(QuerySpec("mine", "x = 0"))
+    _apply(store, beside, "beside: x = 1\n")
+    toml = '[[query]]\nkey = "c"\ntext = "grp UNDER \'A\'"\n[[hierarchy]]\nattribute = "grp"\nparents = { A = "" }\n'
+    texts = {"a.txt": "a: x = 1\nb: x = 2\n", "low/c.toml": toml, "README.md": "not a query", ".old/d.txt": "d: x = 1"}
+    assert _apply_folder(store, folder, texts).count("added") == 4
+    assert _texts(store).keys() == {"mine", "beside", "a", "b", "c"}
+
+    moved = _apply_folder(store, folder, {"b.txt": "b: x = 2\n"})
+    assert {(it.kind, it.name, it.action) for it in moved.changes} == {
+        ("query", "a", "removed"),
+        ("query", "c", "removed"),
+        ("hierarchy", "grp", "removed"),
+    }
+    assert store.get_query("b").origin == str(folder / "b.txt")
+    assert _apply_folder(store, folder, {}).count("removed") == 1
+    assert _texts(store).keys() == {"mine", "beside"}
+
+
+def test_a_query_in_two_files_of_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x: a = 1\n")
+    (tmp_path / "b.txt").write_text("y: a = 1\nx: a = 2\n")
+    with pytest.raises(ConfigError, match=r"b\.txt, line 2: the key 'x' stands in .*a\.txt, line 1, too"):
+        load_query_files(tmp_path)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "undo"]), st.integers(0, 2)), max_size=12))
+@settings(max_examples=60, deadline=None)
+def test_undo_takes_back_the_last_change(steps: list[tuple[str, int]]) -> None:
+    states: list[str | None] = [None]  # the text before and after each change
+    with Store.open(":memory:") as store:
+        for step, value in steps:
+            now = states[-1]
+            if step == "add" and now != f"x = {value}":
+                store.add_query(QuerySpec("q", f"x = {value}"))
+                states.append(f"x = {value}")
+            elif step == "remove" and now is not None:
+                store.remove_query("q")
+                states.append(None)
+            elif step == "undo" and len(states) > 1:
+                record = store.undo_query("q")
+                states.append(states[-2])
+                assert (record and record.text) == states[-1]
+            assert _texts(store).get("q") == states[-1]
+
+
+def test_undo_of_what_stands_in_a_file_or_never_was_is_refused(store: Store, tmp_path: Path) -> None:
+    _apply(store, tmp_path / "queries.txt", "a: x = 1\n")
+    with pytest.raises(StoreError, match=r"query 'a' stands in the file .*queries\.txt"):
+        store.undo_query("a")
+    with pytest.raises(KeyError):
+        store.undo_query("b")

@@ -19,7 +19,7 @@ use super::BooleanMatcher;
 use super::filter::{BooleanFilter, FilterAttribute, FilterLiteral, FilterMessage, Schema, Tree};
 use crate::stamps::Stamps;
 
-/// An attribute of at least so many values is an identifier; the paper's authors knew theirs.
+/// The number of values from which an attribute is an identifier; the paper's authors knew theirs.
 const IDENTIFIER_VALUES_MIN: u64 = 1_000;
 
 /// The number of a filter, and what is left of it: trees that must all be true.

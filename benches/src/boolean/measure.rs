@@ -13,7 +13,7 @@ use crate::clock::{CpuTimes, median_by, micros, thread_cpu, timed, timed_cpu, ti
 
 /// How many messages are compared with brute force before anything is timed.
 const CHECKED: usize = 20;
-/// The median of so many runs is reported.
+/// The number of runs whose median is reported.
 const RUNS: usize = 3;
 /// Fewer messages than these say nothing of 99 %.
 const MESSAGES_MIN: usize = 100;

@@ -12,7 +12,7 @@ use crate::random::SplitMix64;
 /// The number of messages of each shape.
 const MESSAGES: usize = 100;
 
-/// The name of a shape, its share of the number of queries (one in so many), and what makes one query and one message.
+/// The name of a shape, its share of the number of queries (1 / n), and what makes one query and one message.
 type Recipe = (&'static str, usize, fn(&mut SplitMix64, f64) -> String, fn(&mut SplitMix64) -> Properties);
 
 const RECIPES: [Recipe; 22] = [

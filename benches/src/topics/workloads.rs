@@ -113,7 +113,7 @@ fn many_words(number: usize, random: &mut SplitMix64) -> Vec<String> {
 /// The pattern that backtracking cannot bear, and the topic that shows it.
 pub const ADVERSARIAL_PATTERN: &str = "#.a.#.a.#.a.#.a.#.z";
 
-/// So many times the word `a`.
+/// The word `a`, `words` times.
 #[must_use]
 pub fn adversarial_topic(words: usize) -> String {
     vec!["a"; words].join(".")

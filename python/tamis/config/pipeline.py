@@ -24,6 +24,7 @@ from pydantic_core import ErrorDetails
 
 from tamis.config import errors as config_errors
 from tamis.config.adapters import ADAPTERS, AdapterConfig, AnyAdapterConfig, types_with
+from tamis.config.cluster import SparkSection
 from tamis.config.deliveries import (
     AmqpDelivery,
     DeliveryConfig,
@@ -91,6 +92,7 @@ class PipelineConfig(Section):
 
     pipeline: PipelineSection
     queries: QueriesSection
+    spark: SparkSection
     adapters: tuple[AnyAdapterConfig, ...] = Field(default=(), alias="adapter")
     deliveries: tuple[DeliveryConfig, ...] = Field(default=(), alias="delivery")
     owners: tuple[OwnerConfig, ...] = Field(default=(), alias="owner")
@@ -148,6 +150,21 @@ class PipelineConfig(Section):
             problems = [_sentence(path, lines, it) for it in all_details if not config_errors.is_echo(it)]
             raise ConfigError("\n".join(dict.fromkeys(problems))) from error
         config._path = path
+        return config
+
+    def with_master(self, master: str) -> Self:
+        """The same with another ``[spark]`` master.
+
+        Raises:
+            ConfigError: it is no master of Spark, or its workers cannot connect to ``[spark]`` host.
+        """
+        try:
+            spark = SparkSection.model_validate({**self.spark.model_dump(), "master": master})
+        except ValidationError as error:
+            cause = error.errors()[0].get("ctx", {}).get("error")
+            raise ConfigError(f"--master: {cause or error.errors()[0]['msg']}") from error
+        config = self.model_copy(update={"spark": spark})
+        config._path = self._path
         return config
 
     @field_validator("adapters", "deliveries", "owners")
@@ -211,12 +228,13 @@ def _identities(target: Path) -> Iterator[object]:
 
 def _with_sections(document: dict[str, Any]) -> dict[str, Any]:
     """The document, with the sections whose settings all have defaults."""
-    return {"pipeline": {}, "queries": {}} | document
+    return {"pipeline": {}, "queries": {}, "spark": {}} | document
 
 
 _MODELS: dict[str, type[BaseModel]] = {
     "pipeline": PipelineSection,
     "queries": QueriesSection,
+    "spark": SparkSection,
     "adapter": AdapterConfig,
     "owner": OwnerConfig,
     "hierarchy": HierarchyConfig,
@@ -262,7 +280,7 @@ def _mistake(details: ErrorDetails, location: TomlLocation, model: type[BaseMode
             *others, last = (f"'{one}'" for one in types)
             having = f"{', '.join(others)} or {last}" if others else last
             return f"'{name}' is for adapters of type {having}, not '{_type_of(model)}'"
-        known = list(_keys(model)) if len(location) > 1 and model else ["pipeline", "queries", *_ARRAYS]
+        known = list(_keys(model)) if len(location) > 1 and model else ["pipeline", "queries", "spark", *_ARRAYS]
         inside = f" in {within}" if len(location) > 1 else ""
         return f"unknown key '{name}'{inside}{did_you_mean(str(name), known)}"
     if kind == "missing":

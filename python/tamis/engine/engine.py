@@ -28,7 +28,7 @@ Form: TypeAlias = Literal["keys", "ids", "bitmap", "count"]
 """The form in which a match gives its result."""
 
 _BITMAP_SIZE_MAX = 1 << 32
-# A notebook shows the report of at most so many subscriptions, which takes about 0.2 s.
+# The maximum number of subscriptions whose report a notebook shows; it takes about 0.2 s.
 _REPORTED_MAX = 10_000
 
 

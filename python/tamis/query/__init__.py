@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tamis.query.file import QueryFile, compile_in_file, load_queries, load_query_file
+from tamis.query.file import QueryFile, compile_in_file, load_queries, load_query_file, load_query_files
 from tamis.query.hierarchy import HierarchySpec
 from tamis.query.languages import (
     FieldValue,
@@ -33,6 +33,7 @@ __all__ = [
     "fields",
     "load_queries",
     "load_query_file",
+    "load_query_files",
     "near",
     "opaque",
     "prefix",

@@ -24,6 +24,9 @@ from tamis.text_file import read_text
 SIZE_BYTES_MAX = 256 * 1024 * 1024
 """Maximum size of a file of queries."""
 
+FOLDER_SUFFIXES = (".txt", ".toml")
+"""The suffixes of the files of queries in a folder."""
+
 
 @dataclass(frozen=True)
 class QueryFile:
@@ -38,6 +41,38 @@ class QueryFile:
     path: Path
     queries: tuple[QuerySpec, ...] = ()
     hierarchies: tuple[HierarchySpec, ...] = ()
+
+
+def load_query_files(path: str | os.PathLike[str]) -> list[QueryFile]:
+    """Read a file of queries, or all of a folder: its ``*.txt`` and ``*.toml`` files, also in folders below, by name.
+
+    Hidden files and folders are left out.
+
+    Raises:
+        TypeError: `path` is no path.
+        ConfigError: as `load_query_file`; or two files hold the same query or hierarchy, and the text says both places.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path: expected a path (str or os.PathLike), not {type(path).__name__}")
+    path = Path(path)
+    if not path.is_dir():
+        return [load_query_file(path)]
+    found = [it for it in sorted(path.rglob("*")) if it.suffix in FOLDER_SUFFIXES and it.is_file()]
+    files = [load_query_file(it) for it in found if not any(part[0] == "." for part in it.relative_to(path).parts)]
+    _refuse_in_two_files("key", ((file, spec.key, spec.line) for file in files for spec in file.queries))
+    _refuse_in_two_files(
+        "hierarchy of", ((file, spec.attribute, spec.line) for file in files for spec in file.hierarchies)
+    )
+    return files
+
+
+def _refuse_in_two_files(what: str, places: Iterable[tuple[QueryFile, str, int]]) -> None:
+    first: dict[str, str] = {}
+    for file, name, line in places:
+        place = f"{file.path}, line {line}" if line else str(file.path)
+        if name in first:
+            raise ConfigError(f"{place}: the {what} '{name}' stands in {first[name]}, too")
+        first[name] = place
 
 
 def load_queries(path: str | os.PathLike[str]) -> list[QuerySpec]:

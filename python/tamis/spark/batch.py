@@ -5,7 +5,6 @@ queries; the results and the record that the batch is done are one transaction, 
 
 from __future__ import annotations
 
-import functools
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -92,9 +91,8 @@ def process_batch(
 
 def match_rows(frame: DataFrame, snapshot: Snapshot) -> Matched:
     """Match the rows of `frame` in one Spark action; return dead letters and rows with matches."""
-    location = functools.partial(str, snapshot.path)
     returned = "struct<ids: array<bigint>, us: double>"
-    match = worker_column(message_columns(frame), location, "match_ids_timed", returned)
+    match = worker_column(message_columns(frame), snapshot.shipped.location, "match_ids_timed", returned)
     observed = Observation()
     # Spark moves no filter below an observation, so each row is matched once, and every row is counted.
     wanted = (

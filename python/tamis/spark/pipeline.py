@@ -27,6 +27,7 @@ from tamis.notify.engine import NotificationEngine
 from tamis.spark.batch import process_batch
 from tamis.spark.deliveries import DeliveryThreads
 from tamis.spark.lease import HeldLease, held_lease
+from tamis.spark.matching.shipping import ship
 from tamis.spark.progress import Progress, RunSummary, Tally
 from tamis.spark.sessions import close_session, session
 from tamis.spark.snapshots import Snapshots
@@ -45,16 +46,19 @@ PROGRESS_INTERVAL_S = 0.2
 OnProgress = Callable[[Progress], None]
 
 
-def run_pipeline(config_path: str | Path, once: bool = False, progress: OnProgress | None = None) -> RunSummary:
+def run_pipeline(
+    config_path: str | Path, once: bool = False, progress: OnProgress | None = None, *, master: str | None = None
+) -> RunSummary:
     """Run the pipeline of a ``pipeline.toml`` over its store until the end.
 
     Args:
         config_path: the file.
         once: end when everything that exists now has been read and delivered; else run until SIGINT or SIGTERM.
         progress: called at most five times per second, in the thread of the caller.
+        master: where Spark runs, instead of what the file says.
 
     Raises:
-        ConfigError: the file, or its file of queries, cannot be used.
+        ConfigError: the master, the file, or its file of queries, cannot be used.
         StoreError: the store cannot be used.
         JavaNotFoundError: there is no Java for Spark.
         TamisError: another run uses the same store or folders, or the disk is full.
@@ -62,6 +66,8 @@ def run_pipeline(config_path: str | Path, once: bool = False, progress: OnProgre
     from tamis.config.pipeline import PipelineConfig
 
     config = PipelineConfig.load(config_path)
+    if master is not None:
+        config = config.with_master(master)
     with Store.open(config.pipeline.store) as store:
         return Pipeline(config, store).run(once, progress)
 
@@ -111,7 +117,7 @@ class Pipeline:
                 self._signals() as take_signals,
             ):
                 apply_config(self._config, self._store)
-                spark = self._spark or session(f"tamis {self._config.pipeline.name}", folder=work)
+                spark = self._spark or self._session(work)
                 take_signals()  # Spark's start has installed its own handler
                 try:
                     return self._run(spark, lease, once, progress)
@@ -135,6 +141,12 @@ class Pipeline:
             run.close(drain=once and not self._stop.is_set(), stop=self._stop)
         run.report(progress)
         return run.summary(self._stopped_by)
+
+    def _session(self, work: Path) -> SparkSession:
+        name, where = f"tamis {self._config.pipeline.name}", self._config.spark
+        return session(
+            name, master=where.master, host=where.host, python=where.python, folder=work, options=where.texts()
+        )
 
     @contextmanager
     def _signals(self) -> Iterator[Callable[[], None]]:
@@ -167,7 +179,7 @@ class _Run:
     def __init__(self, config: PipelineConfig, store: Store, spark: SparkSession, once: bool) -> None:
         self._config, self._store, self._once = config, store, once
         self._tally = Tally()
-        self._snapshots = Snapshots(store, config.pipeline.work)
+        self._snapshots = Snapshots(store, config.pipeline.work, functools.partial(ship, spark))
         engine = NotificationEngine(store, config.deliveries, keep=config.pipeline.keep, owners=config.owners)
         self._deliveries = DeliveryThreads(engine.dispatchers, self._tally)
         adapters = [Adapter.from_config(adapter, config.pipeline.work) for adapter in config.adapters]

@@ -1,7 +1,7 @@
-"""Starts and stops the one Spark session of this process, set up for tamis: loopback only, quiet, quick to start.
+"""Starts and stops the one Spark session of this process, set up for tamis: loopback, quiet, quick to start.
 
-Spark listens only on 127.0.0.1, its web page is off, and temporary files go to one folder that is removed at the
-end."""
+Spark listens on 127.0.0.1 unless another address is given, its web page is off, and temporary files go to one folder
+that is removed at the end."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tamis.errors import TamisError
 from tamis.spark.interpreters import check_python, is_connect
 from tamis.spark.java import STDERR_VARIABLE, cache_folder, find_java, wrapped_home
 
+LOOPBACK = "127.0.0.1"
 ARROW_BATCH_ROWS = 10_000
 """Rows per Arrow batch, by measurement; below 1,000 the fixed cost of a batch matters."""
 
@@ -55,8 +56,6 @@ appender.only.strategy.max = 2"""
 _ALWAYS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.shuffle.partitions": "1",
@@ -75,13 +74,23 @@ _ALWAYS = {
 
 
 def session(
-    app: str = "tamis", *, cores: int | None = None, folder: Path | None = None, options: dict[str, str] | None = None
+    app: str = "tamis",
+    *,
+    cores: int | None = None,
+    master: str | None = None,
+    host: str = LOOPBACK,
+    python: str | None = None,
+    folder: Path | None = None,
+    options: dict[str, str] | None = None,
 ) -> SparkSession:
     """The process's Spark session, started on the first call, with the data sources of tamis registered.
 
     Args:
         app: the name that Spark shows.
-        cores: number of threads (default: one per core of the machine).
+        cores: number of threads on this machine (default: one per core).
+        master: another place where Spark runs, as Spark writes it, such as ``spark://host:7077``.
+        host: the address of this machine to which the workers of another connect, and on which Spark listens.
+        python: the Python of the workers; default: the path of this one.
         folder: for one process at a time. Warnings go to ``spark.log`` in it (at most 30 MB in three files), temporary
             files below ``spark``, which is emptied first. Without it, errors go to stderr, and temporary files to the
             system's folder for them.
@@ -92,16 +101,18 @@ def session(
 
     Raises:
         JavaNotFoundError: there is no Java 17 or newer.
-        TamisError: Spark did not start; the text says where to find the reason.
+        TamisError: Spark did not start; the text says where to find the reason. Or both `cores` and `master` are given.
         OSError: the folder cannot be written.
 
     Cost: 3 to 10 s for the first call.
     """
+    if cores and master:
+        raise TamisError("cores: the master has a number of its own; expected one of cores and master")
     spark = SparkSession.getActiveSession() if is_remote() else None
     if spark is None and SparkContext._active_spark_context is not None:
         spark = SparkSession.builder.getOrCreate()
     if spark is None:
-        spark = _start(app, cores, folder, options or {})
+        spark = _start(app, master or f"local[{cores or '*'}]", host, python, folder, options or {})
     register(spark)
     return spark
 
@@ -138,13 +149,17 @@ def close_session(spark: SparkSession) -> None:
         process.wait()
 
 
-def _start(app: str, cores: int | None, folder: Path | None, options: dict[str, str]) -> SparkSession:
+def _start(
+    app: str, master: str, host: str, python: str | None, folder: Path | None, options: dict[str, str]
+) -> SparkSession:
     scratch = _scratch(folder)
     log = None if folder is None else (folder / "spark.log").absolute()
     logging = scratch / "log4j2.properties"
     logging.write_text(_logging(log), encoding="utf-8")
     settings = {
         **_ALWAYS,
+        "spark.driver.host": host,
+        "spark.driver.bindAddress": host,
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch),
         # The serial collector and a quick compiler: the JVM only moves rows, and starts a second sooner.
@@ -152,11 +167,11 @@ def _start(app: str, cores: int | None, folder: Path | None, options: dict[str, 
         "-XX:TieredStopAtLevel=1 -Xshare:auto",
         **options,
     }
-    builder = SparkSession.builder.appName(app).master(f"local[{cores or '*'}]")
+    builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        with _environment(_variables(_java_home(scratch), log)):
+        with _environment(_variables(_java_home(scratch), host, python or sys.executable, log)):
             return builder.getOrCreate()
     except TamisError:
         raise
@@ -177,12 +192,12 @@ def _scratch(folder: Path | None) -> Path:
     return scratch
 
 
-def _variables(java_home: Path, log: Path | None) -> dict[str, str]:
+def _variables(java_home: Path, host: str, python: str, log: Path | None) -> dict[str, str]:
     """The environment variables that Spark reads."""
     variables = {
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": host,
         "JAVA_HOME": str(java_home),
     }
     return variables if log is None else variables | {STDERR_VARIABLE: str(log)}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Protocol
 from tamis.engine import Engine
 from tamis.query import compile_query
 from tamis.query.predicates import open_registered
+from tamis.spark.matching.shipping import Shipped, stay
 from tamis.store import QueryRecord
 
 KEPT_MAX = 3
@@ -35,10 +37,12 @@ class Snapshot:
 
     Attributes:
         path: of the file.
+        shipped: the file for workers.
         records: key -> the version of the query in this revision.
     """
 
     path: Path
+    shipped: Shipped
     records: Mapping[str, QueryRecord]
     _engine: Engine = field(repr=False)
 
@@ -50,18 +54,21 @@ class Snapshot:
 class Snapshots:
     """Snapshots by revision. Thread-safe: the batches of each adapter run in a thread of their own.
 
-    Each process writes its files again: the store may have been replaced, and with it the meaning of revisions.
+    Each process writes its files again, under another name: the store may have been replaced, and with it the meaning
+    of revisions.
 
     Args:
         source: the store.
         folder: where the files go; created if it is absent. Old files of tamis in it are removed.
+        ship: takes a file, and the smallest revision that is still used, to the workers.
 
     Raises:
         OSError: the folder cannot be written.
     """
 
-    def __init__(self, source: QuerySource, folder: Path) -> None:
-        self._source, self._folder = source, folder
+    def __init__(self, source: QuerySource, folder: Path, ship: Callable[[Path, int], Shipped] = stay) -> None:
+        self._source, self._folder, self._ship = source, folder, ship
+        self._name = f"queries-{secrets.token_hex(4)}"
         self._lock = threading.Lock()
         self._snapshots: OrderedDict[int, Snapshot] = OrderedDict()  # the one used longest ago is first
         self._users: dict[int, int] = {}
@@ -104,12 +111,14 @@ class Snapshots:
         )
         for attribute, parents in self._source.hierarchies_at(revision).items():
             engine.hierarchy(attribute, parents)
-        path = (self._folder / f"queries-{revision}.tamis").absolute()
+        path = (self._folder / f"{self._name}-{revision}.tamis").absolute()
         engine.save(path, opaque="names")
-        return Snapshot(path, records, engine)
+        return Snapshot(path, self._ship(path, min(self._snapshots, default=0)), records, engine)
 
     def _remove_old(self) -> None:
         unused = [revision for revision in self._snapshots if not self._users[revision]]
         for revision in unused[:-KEPT_MAX]:
             del self._users[revision]
-            self._snapshots.pop(revision).path.unlink(missing_ok=True)
+            snapshot = self._snapshots.pop(revision)
+            snapshot.shipped.withdraw()
+            snapshot.path.unlink(missing_ok=True)

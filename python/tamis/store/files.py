@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
@@ -14,7 +15,7 @@ from tamis.store.hierarchies import (
     refuse_under_without_hierarchy,
     valid_hierarchies,
 )
-from tamis.store.queries import Queries, end_queries, put_queries, queries_of_file
+from tamis.store.queries import Queries, end_queries, origins_of_queries, put_queries, queries_of_file
 from tamis.store.records import Change, FileChanges, HierarchyRecord, QueryRecord
 from tamis.store.revisions import Revision
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 class Files(Queries, Hierarchies):
     """The part of the store that applies files."""
 
-    def apply_files(self, files: Iterable[QueryFile], *, dry_run: bool = False) -> FileChanges:
+    def apply_files(
+        self, files: Iterable[QueryFile], *, folder: Path | None = None, dry_run: bool = False
+    ) -> FileChanges:
         """Make the store agree with files, in one transaction and one revision.
 
         What a file holds is added or changed, and stands in that file from then on. What stood in it, and no longer
@@ -33,6 +36,7 @@ class Files(Queries, Hierarchies):
 
         Args:
             files: which must not hold the same query or hierarchy.
+            folder: `files` are all of this folder: what stood in another file below it is removed.
             dry_run: only say what would change.
 
         Raises:
@@ -48,7 +52,8 @@ class Files(Queries, Hierarchies):
             for spec in file.queries:
                 compile_in_file(file.path, spec)
         with self._write() as connection:
-            changes = _apply(connection, files)
+            gone = _gone(connection, files, folder.resolve()) if folder else []
+            changes = _apply(connection, [*files, *gone])
             if dry_run:
                 connection.rollback()
         return changes
@@ -57,6 +62,16 @@ class Files(Queries, Hierarchies):
 def origin_of(file: QueryFile) -> str:
     """What the store calls a file."""
     return str(file.path.resolve())
+
+
+def _gone(connection: Connection, files: Sequence[QueryFile], folder: Path) -> list[QueryFile]:
+    """Each file below a folder of which the store holds something, and which is not among `files`, as an empty one."""
+    from tamis.query import QueryFile
+
+    valid = valid_hierarchies(connection).values()
+    origins = {*origins_of_queries(connection), *(record.origin for record in valid if record.origin)}
+    below = {origin for origin in origins if Path(origin).is_relative_to(folder)}
+    return [QueryFile(Path(origin)) for origin in sorted(below - {origin_of(file) for file in files})]
 
 
 def _apply(connection: Connection, files: Sequence[QueryFile]) -> FileChanges:

@@ -87,6 +87,35 @@ class Queries(Database):
             revision.refuse_others(f"query '{key}'", _current(connection, [key])[key].origin)
             end_queries(revision, [key])
 
+    def undo_query(self, key: str) -> QueryRecord | None:
+        """Take back the last change of the query `key`; calling it twice changes nothing.
+
+        What was changed gets its former content, as a new version. What was removed is added again, and what was added
+        is removed. Versions are never deleted: notifications refer to them.
+
+        Returns:
+            The version that is valid now, or None if there is none.
+
+        Raises:
+            KeyError: there never was such a query.
+            StoreError: it stands in a file, which the text names.
+            ConfigError: the former content has UNDER, and its hierarchy is gone.
+        """
+        from tamis.query import QuerySpec
+
+        with self._write() as connection:
+            former = _former(connection, key)
+            if former is not None:
+                content = (former.text, former.language, former.owner, former.tags, former.deliveries)
+                spec = QuerySpec(key, *content)
+                _refuse_missing(connection, [(f"query '{key}'", spec.compile())])
+                put_queries(Revision(connection), [spec])
+            else:
+                revision = Revision(connection)
+                revision.refuse_others(f"query '{key}'", _current(connection, [key])[key].origin)
+                end_queries(revision, [key])
+            return _current(connection, [key]).get(key)
+
     def get_query(self, key: str) -> QueryRecord:
         """The valid version of the query `key`.
 
@@ -187,6 +216,11 @@ def queries_of_file(connection: Connection, origin: str) -> list[QueryRecord]:
     return _select(connection, _VALID_NOW, _q.origin == origin)
 
 
+def origins_of_queries(connection: Connection) -> set[str]:
+    """The files in which valid queries stand."""
+    return set(connection.execute(select(_q.origin).where(_VALID_NOW, _q.origin.is_not(None)).distinct()).scalars())
+
+
 def _set_origin(revision: Revision, keys: Sequence[str]) -> None:
     if keys:
         of_key = update(query_versions).where(_q.key == bindparam("adopted"), _VALID_NOW)
@@ -227,6 +261,26 @@ def _insert_versions(revision: Revision, specs: Sequence[QuerySpec]) -> None:
             }
         )
     connection.execute(insert(query_versions), rows)
+
+
+def _former(connection: Connection, key: str) -> QueryRecord | None:
+    """What was valid before the last change of a query, or None if nothing was.
+
+    Raises:
+        KeyError: there never was such a query.
+    """
+    spans = select(_q.version, _q.from_revision, _q.to_revision).where(_q.key == key).order_by(_q.version.desc())
+    rows = connection.execute(spans.limit(2)).all()
+    if not rows:
+        raise KeyError(key)
+    last, *earlier = rows
+    if last.to_revision is not None:
+        version = last.version
+    elif earlier and earlier[0].to_revision == last.from_revision:
+        version = earlier[0].version
+    else:
+        return None
+    return _select(connection, _q.key == key, _q.version == version)[0]
 
 
 def _last_versions(connection: Connection, keys: Sequence[str]) -> dict[str, int]:

@@ -74,7 +74,7 @@ impl Phrase {
         &self.text
     }
 
-    /// Whether it has so many words that it is searched for in one pass over a text.
+    /// Whether it has enough words to be searched for in one pass over a text.
     #[must_use]
     pub fn is_long(&self) -> bool {
         self.words.len() > signature::WORDS_TRIED_MAX

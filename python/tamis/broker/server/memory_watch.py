@@ -12,7 +12,7 @@ from tamis.broker import system
 CHECK_S = 1.0
 """Time between two looks at the memory."""
 UNUSED_BYTES_MIN = 64 * 1024 * 1024
-"""Memory that is worth giving back. So much takes about 10 ms."""
+"""Memory that is worth giving back. Giving it back takes about 10 ms."""
 PAUSE_PER_S = 100
 """Pause after giving memory back, in multiples of the time that it took: the event loop waits meanwhile."""
 PAUSE_S_MAX = 60.0

@@ -12,19 +12,19 @@ import typer
 from tamis.cli import output
 from tamis.cli.exit_codes import ERROR, OK
 from tamis.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
-from tamis.errors import ConfigError
+from tamis.errors import AdapterError, ConfigError
 
 if TYPE_CHECKING:
     from tamis.config.adapters import AdapterConfig
     from tamis.config.pipeline import PipelineConfig
     from tamis.store.records import AdapterDesire, AdapterState, Lease
 
-app = typer.Typer(help="List, start, stop, pause and test the adapters of a pipeline.", no_args_is_help=True)
+app = typer.Typer(help="List, start, stop, pause, resume and test the adapters of a pipeline.", no_args_is_help=True)
 
 _ANSWERS: dict[AdapterDesire, str] = {
     "running": "will run",
-    "paused": "will be paused: it is off for a while, and `tamis adapter start` goes on where it ended",
-    "stopped": "will be stopped: it stays off, also in later runs, until `tamis adapter start`",
+    "paused": "will be paused until `tamis adapter resume` or `start`, and then go on where it ended",
+    "stopped": "will be stopped: it stays off until `tamis adapter start`; `resume` leaves it off",
 }
 
 NamesArgument = Annotated[list[str], typer.Argument(help="The names of adapters.")]
@@ -88,14 +88,45 @@ def start(names: NamesArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: 
 
 @app.command()
 def stop(names: NamesArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
-    """Turn adapters off: they stay off, also in later runs, until `start`, and then go on where they ended."""
+    """Turn adapters off until `start`, also in later runs; then they go on where they ended.
+
+    `resume` leaves them off.
+    """
     _set_desired(config, names, "stopped", as_json)
 
 
 @app.command()
 def pause(names: NamesArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
-    """Turn adapters off for a while: as `stop`, but listed as paused, so that others expect them back."""
+    """Turn adapters off for a while, also in later runs: `resume` lets all that are paused go on where they ended."""
     _set_desired(config, names, "paused", as_json)
+
+
+@app.command()
+def resume(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="The names of paused adapters; default: all of them.")
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Let paused adapters go on where they ended. Those that were stopped stay off.
+
+    A name of an adapter that is not paused is an error, and then nothing is changed.
+    """
+    from tamis.store import Store
+
+    loaded = _load(config)
+    known = [_adapter(loaded, name).name for name in names or ()] or [adapter.name for adapter in loaded.adapters]
+    with Store.open(loaded.store_path) as store:
+        desired = {state.name: state.desired for state in store.adapter_states(known)}
+    for name in names or ():
+        if desired[name] != "paused":
+            start = f"; `tamis adapter start {name}` starts it" if desired[name] == "stopped" else ""
+            raise AdapterError(f"adapter '{name}' is {desired[name]}, not paused{start}")
+    paused = [name for name in known if desired[name] == "paused"]
+    if not paused:
+        output.note("no adapter is paused")
+    _set_desired(config, paused, "running", as_json)
 
 
 @app.command("test")

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 def run(
     config: Annotated[Path, typer.Argument(help="The pipeline's configuration.")] = DEFAULT_CONFIG,
     once: Annotated[bool, typer.Option("--once", help="Read everything that exists now, then stop.")] = False,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where Spark runs, such as spark://host:7077, instead of [spark].")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Progress and summary as JSON lines on stdout.")] = False,
 ) -> int:
     """Read, match and deliver until Ctrl-C; a run continues where the last one ended.
@@ -32,7 +35,7 @@ def run(
 
     warn_of_queries_elsewhere(PipelineConfig.load(config))  # and report mistakes before anything is started
     with display(as_json) as show:
-        summary = run_pipeline(config, once=once, progress=show)
+        summary = run_pipeline(config, once=once, progress=show, master=master)
     if as_json:
         output.data_json({"event": "summary", **summary.to_dict()})
     else:

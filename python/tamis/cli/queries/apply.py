@@ -1,4 +1,4 @@
-"""The command `tamis query apply`, which makes a store agree with a file of queries, and shows the difference."""
+"""The commands `tamis apply` and `tamis query apply`: they make a store agree with files, and show the difference."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ _SIGNS = {"added": "+", "changed": "~", "removed": "-"}
 
 
 def apply(
-    file: Annotated[Path, typer.Argument(help="A file of queries: lines of `key: selector`, or TOML.")],
+    path: Annotated[
+        Path, typer.Argument(help="A file of queries (lines of `key: selector`, or TOML), or a folder of such files.")
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make the store agree with a file: add and change what it holds, remove what no longer stands in it.
 
-    Queries that were added by hand, or that stand in other files, stay. All changes are made, or none.
+    Of a folder, all files `*.txt` and `*.toml` count, also in folders below it, and what stood in a file that is gone
+    is removed. Queries that were added by hand, or that stand in other files, stay. All changes are made, or none.
     """
-    from tamis.query import load_query_file
+    from tamis.query import load_query_files
 
-    read = load_query_file(file)
+    files = load_query_files(path)
     with _opened(store, dry_run) as opened:
-        warnings = check_against_pipeline(opened, read.queries)
-        changes = opened.apply_files([read], dry_run=dry_run)
+        warnings = check_against_pipeline(opened, [spec for file in files for spec in file.queries])
+        changes = opened.apply_files(files, folder=path if path.is_dir() else None, dry_run=dry_run)
     for change in changes.changes:
         if as_json:
             told = {"warnings": warnings.get(change.name, [])} if change.kind == "query" else {}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, field
-from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -24,8 +22,10 @@ from tamis.cli.options import (
     TopicFieldOption,
     TopicOption,
 )
+from tamis.cli.queries.samples import ReplacedQuery, Samples
 from tamis.cli.queries.timeline import TIME_FIELDS, Timeline, bar, shown_time, time_of
 from tamis.engine import Engine
+from tamis.errors import TamisError
 from tamis.name_hints import NameHints
 
 TIMED_MAX, TIMED_BYTES_MAX = 1_000, 16 * 1024 * 1024
@@ -33,40 +33,6 @@ TIMED_MAX, TIMED_BYTES_MAX = 1_000, 16 * 1024 * 1024
 TIMED_ROUNDS = 5
 SAMPLE_CHARACTERS = 200
 _DAY_S = 24 * 3_600
-
-
-@dataclass
-class Samples:
-    """The first match, the last, and a uniform random sample of those between them."""
-
-    wanted: int
-    first: dict[str, Any] | None = None
-    last: dict[str, Any] | None = None
-    between: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-    _between_count: int = 0
-    _random: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - the sample need not be secret
-
-    def add(self, match: dict[str, Any]) -> None:
-        """Add the next match."""
-        if self.first is None:
-            self.first = match
-            return
-        if self.last is not None:
-            self._sample(self.last)
-        self.last = match
-
-    def _sample(self, match: dict[str, Any]) -> None:
-        size = max(self.wanted - 2, 0)
-        if len(self.between) < size:
-            self.between.append((self._between_count, match))
-        elif (index := self._random.randint(0, self._between_count)) < size:
-            self.between[index] = (self._between_count, match)
-        self._between_count += 1
-
-    def all(self) -> list[dict[str, Any]]:
-        """Return the samples in order, at most as many as were wanted."""
-        kept = [match for _, match in sorted(self.between, key=itemgetter(0))]
-        return [match for match in (self.first, *kept, self.last) if match is not None][: self.wanted]
 
 
 @dataclass
@@ -94,6 +60,9 @@ def backtest(
     query: Annotated[str, typer.Argument(help="A query; with --queries, the key of one.")],
     messages: MessagesArgument = "-",
     queries: Annotated[Path | None, typer.Option(help="A file of queries, a store, or a snapshot.")] = None,
+    replaces: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Take QUERY as a new text for this one of --queries, and compare.")
+    ] = None,
     language: Annotated[str, typer.Option(help="The language of the query.")] = "selector",
     time_field: Annotated[
         str | None,
@@ -109,9 +78,10 @@ def backtest(
 ) -> int:
     """Print how often a query would have matched: over time, with samples and its cost.
 
-    Messages are read as a stream. Exit code: 0 when one matches, 1 when none does, 2 on an error.
+    With --replaces, it also prints what the new text would gain and lose. Messages are read as a stream. Exit code: 0
+    when one matches, 1 when none does, 2 on an error.
     """
-    engine, key, shown = _engine(query, queries, language, hierarchy)
+    engine, key, shown, replaced = _engine(query, queries, replaces, language, hierarchy, samples)
     names, bad, kept = NameHints(engine.names()), BadMessages(), Samples(samples)
     fields = (time_field,) if time_field else TIME_FIELDS
     result, timed = BacktestResult(), _TimedMessages()
@@ -121,7 +91,8 @@ def backtest(
             try:
                 if message is None:
                     raise error or ValueError("it cannot be read")
-                is_match = key in engine.match(message.properties, message.topic, message.body)
+                found = engine.match(message.properties, message.topic, message.body)
+                is_match = key in found
             except (ValueError, TypeError) as reason:
                 bad.add(where, reason)
                 continue
@@ -129,31 +100,52 @@ def backtest(
             timed.add(message, size_bytes)
             at = time_of(message.properties, fields)
             _count(result, at, is_match)
+            when = {"time": shown_time(at)} if at is not None else {}
+            sample = {**place, **when, "message": message.properties}
             if is_match:
-                when = {"time": shown_time(at)} if at is not None else {}
-                kept.add({**place, **when, "message": message.properties})
+                kept.add(sample)
+            if replaced is not None:
+                replaced.add(replaced.key in found, is_match, sample)
     seconds = perf_counter() - began
     cost = timed.cost_us(engine)
     hints = names.hints() if result.read else []
     if as_json:
-        output.data_json(_plain(shown, result, bad.count, kept, cost, hints))
+        told = {"replaces": replaced.plain()} if replaced else {}
+        output.data_json(_plain(shown, result, bad.count, kept, cost, hints) | told)
     else:
         _print(shown, result, bad.count, kept, cost, hints, seconds)
+        if replaced is not None:
+            _print_replaced(replaced)
     return ERROR if bad.count else OK if result.matched else NOTHING
 
 
-def _engine(query: str, queries: Path | None, language: str, hierarchy: list[str] | None) -> tuple[Engine, Any, str]:
-    """Return an engine with the query alone, the key of the query there, and its text."""
-    from tamis.cli.queries.load import hierarchies_given, key_named, load_engine
+def _engine(
+    query: str, queries: Path | None, replaces: str | None, language: str, hierarchy: list[str] | None, samples: int
+) -> tuple[Engine, Any, str, ReplacedQuery | None]:
+    """Return an engine with the query alone, or with the one that it replaces; its key, its text, and the latter."""
+    from tamis.cli.queries.load import hierarchies_given, key_named, load_engine, refuse_unknown_hierarchies
     from tamis.engine.build import build_engine
     from tamis.query import compile_query
 
+    if replaces is not None:
+        if queries is None:
+            raise TamisError("--replaces names a query of --queries, which is not given")
+        engine, keys = load_engine(queries, hierarchy)
+        old = key_named(replaces, keys, queries)
+        for key in keys:
+            if key != old:
+                engine.remove(key)
+        compiled, new = compile_query(query, language), ("new", old)
+        refuse_unknown_hierarchies(compiled, queries, hierarchy)
+        engine.add(new, compiled)
+        replaced = ReplacedQuery(old, str(engine.query(old)), Samples(samples), Samples(samples))
+        return engine, new, str(compiled), replaced
     if queries is None:
         compiled = compile_query(query, language)
-        return build_engine([(query, compiled)], hierarchies_given(hierarchy)), query, str(compiled)
+        return build_engine([(query, compiled)], hierarchies_given(hierarchy)), query, str(compiled), None
     engine, keys = load_engine(queries, hierarchy)
     wanted = key_named(query, keys, queries)
-    return _alone(engine, keys, wanted), wanted, str(engine.query(wanted))
+    return _alone(engine, keys, wanted), wanted, str(engine.query(wanted)), None
 
 
 def _alone(engine: Engine, keys: list[Any], wanted: Any) -> Engine:
@@ -237,16 +229,31 @@ def _print(
     output.data(f"{query}\nwould have matched {times} in {output.counted(result.read, 'message', 'messages')}{rate}")
     _print_histogram(result)
     for match in kept.all():
-        when = f" ({match['time']})" if "time" in match else ""
-        text = output.to_json(match["message"])
-        shown = text if len(text) <= SAMPLE_CHARACTERS else text[: SAMPLE_CHARACTERS - 1] + "…"
-        output.data(f"{_place(match)}{when}: {shown}")
+        output.data(_shown(match))
     if cost is not None:
         output.data(f"cost: {cost['p50_us']:,.2f} us per message, 99 % below {cost['p99_us']:,.2f} us")
     unread = f", {bad} could not be read" if bad else ""
     output.note(f"{output.counted(result.read, 'message', 'messages')} read in {seconds:.2f} s{unread}")
     for hint in hints:
         output.hint(f"hint: {hint}")
+
+
+def _print_replaced(replaced: ReplacedQuery) -> None:
+    counts = replaced.counts
+    output.data(
+        f"instead of {replaced.key}: {replaced.text}\n"
+        f"gains {counts.gained:,}, loses {counts.lost:,}, keeps {counts.kept:,}"
+    )
+    for sign, samples in (("+", replaced.gained), ("-", replaced.lost)):
+        for match in samples.all():
+            output.data(f"{sign} {_shown(match)}")
+
+
+def _shown(match: dict[str, Any]) -> str:
+    """Return a message on one line: where it stands, its time, and its properties."""
+    when = f" ({match['time']})" if "time" in match else ""
+    text = output.to_json(match["message"])
+    return f"{_place(match)}{when}: {text if len(text) <= SAMPLE_CHARACTERS else text[: SAMPLE_CHARACTERS - 1] + '…'}"
 
 
 def _place(match: dict[str, Any]) -> str:

@@ -112,6 +112,22 @@ def load_engine(path: Path, hierarchy: Sequence[str] | None = None) -> tuple[Eng
     return engine, [spec.key for spec, _ in good]
 
 
+def refuse_unknown_hierarchies(query: Query, path: Path, hierarchy: Sequence[str] | None) -> None:
+    """Refuse a query with UNDER that goes beside those of a file or store without the hierarchy that it asks for.
+
+    A snapshot does not say which hierarchies it has.
+
+    Raises:
+        ConfigError: the text names the attribute.
+    """
+    from tamis.query.hierarchy import missing
+
+    if query.hierarchies and not _begin(path).startswith(SNAPSHOT_MAGIC):
+        known = {**read_queries(path)[1], **hierarchies_given(hierarchy)}
+        if problem := missing(query, known):
+            raise ConfigError(problem)
+
+
 def read_queries(path: Path) -> tuple[Sequence[QuerySpec], dict[str, Parents]]:
     """Return the queries, not compiled, and the hierarchies of a file or a store.
 

@@ -19,7 +19,7 @@ from tamis.errors import TamisError
 if TYPE_CHECKING:
     from tamis.store import QueryRecord
 
-app = typer.Typer(help="Add, list, show, remove, apply and import standing queries.", no_args_is_help=True)
+app = typer.Typer(help="Add, list, show, remove, undo, apply and import standing queries.", no_args_is_help=True)
 app.command()(apply)
 
 KeyArgument = Annotated[str, typer.Argument(help="The query's key.")]
@@ -106,6 +106,25 @@ def remove(key: KeyArgument, store: StoreOption = None, as_json: JsonOption = Fa
     if as_json:
         output.data_json({"removed": key})
     output.success(f"removed {key}")
+
+
+@app.command()
+def undo(key: KeyArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Take back the last change of a query: its former content comes back, or it goes if it was new.
+
+    Undoing twice changes nothing. `tamis query show` shows all versions.
+    """
+    with open_store(store, create=False) as opened:
+        try:
+            record = opened.undo_query(key)
+        except KeyError:
+            raise TamisError(f"no query has the key '{key}'; `tamis query list` lists all keys") from None
+    if as_json:
+        output.data_json(dataclasses.asdict(record) if record else {"removed": key})
+    if record is None:
+        output.success(f"removed {key}, which had no version before")
+    else:
+        output.success(f"{key} is again: {record.text} (version {record.version})")
 
 
 @app.command("import")

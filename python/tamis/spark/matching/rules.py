@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from tamis.engine import Engine
@@ -22,6 +20,7 @@ from tamis.query.hierarchy import Parents
 from tamis.query.predicates import load_predicate, open_registered
 from tamis.query.rules import compile_rules
 from tamis.spark.interpreters import check_python, is_connect
+from tamis.spark.matching.shipping import Location, ship
 
 SNAPSHOT_SUFFIX = ".tamis"
 """The suffix of snapshot files; any other file is read as a file of queries."""
@@ -63,16 +62,11 @@ class Rules(NamedTuple):
         engine.save(path, opaque="names")
         return cls(engine, path)
 
-    def publish(self, spark: SparkSession) -> Callable[[], str]:
+    def publish(self, spark: SparkSession) -> Location:
         """A function that returns the path of the file in a worker: on one machine itself, else a copy."""
-        if is_connect(spark):
-            spark.addArtifacts(str(self.path), file=True)
-            return functools.partial(SparkFiles.get, self.path.name)
-        check_python(spark)
-        if str(spark.sparkContext.master).startswith("local"):
-            return functools.partial(str, self.path)
-        spark.sparkContext.addFile(str(self.path))
-        return functools.partial(SparkFiles.get, self.path.name)
+        if not is_connect(spark):
+            check_python(spark)
+        return ship(spark, self.path).location
 
 
 def _of_file(path: Path, hierarchies: Mapping[str, Parents]) -> Engine:

@@ -352,7 +352,7 @@ impl Durability {
         journal.durable.message_in_reservation(parts.content(), queues, wall_us, time_to_live)
     }
 
-    /// The bytes that a message for so many queues takes in the journal, at most. Nothing without a journal.
+    /// The maximum of bytes that a message for `queues` queues takes in the journal. Nothing without a journal.
     ///
     /// # Errors
     /// It can never be recorded.
@@ -360,7 +360,7 @@ impl Durability {
         self.durable().map_or(Ok(0), |durable| durable.record_bytes(&parts.content(), queues))
     }
 
-    /// Keep room for messages of a transaction until [`Durability::end_reservation`]. False when there is not so much.
+    /// Keep room for messages of a transaction until [`Durability::end_reservation`]. False when there is not enough.
     pub fn reserve(&mut self, bytes: usize) -> bool {
         self.journal.as_mut().is_none_or(|journal| journal.durable.reserve(bytes))
     }

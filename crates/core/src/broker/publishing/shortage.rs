@@ -53,7 +53,7 @@ impl Backpressure {
         self.shortage.is_some()
     }
 
-    /// Whether the process takes so much that dead letters wait, too: each may go to very many queues.
+    /// Whether dead letters wait, too: each may go to very many queues.
     pub fn is_overrun(&self) -> bool {
         self.is_severe && self.uncounted_bytes > 0
     }

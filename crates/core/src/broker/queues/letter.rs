@@ -113,7 +113,7 @@ impl Letters {
         (STEPS_IN_PASSING + std::mem::take(&mut self.steps)).min(STEPS_MAX)
     }
 
-    /// Note that the current letter takes so many further steps.
+    /// Add further steps to those of the current letter.
     pub fn spend(&mut self, steps: usize) {
         self.spent += steps;
     }
@@ -188,7 +188,7 @@ impl Letters {
         !self.waiting.is_empty() && !self.is_stalled
     }
 
-    /// Whether so many wait that publishers wait for them.
+    /// Whether publishers wait for the letters that wait.
     pub fn is_congested(&self) -> bool {
         self.is_congested
     }

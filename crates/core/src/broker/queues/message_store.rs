@@ -53,7 +53,7 @@ pub(crate) struct StoredMessage {
 }
 
 impl StoredMessage {
-    /// A message that has arrived, for so many entries of queues.
+    /// Add a message that has arrived, with the number of its entries in queues.
     #[inline]
     pub fn new(message: Arrived<'_>, references: usize, may_have_blind_copies: bool) -> Self {
         let joined = message.into_joined();

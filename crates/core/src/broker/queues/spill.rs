@@ -69,7 +69,7 @@ impl Broker {
         }
     }
 
-    /// Whether so much is in memory that older messages leave it too.
+    /// Whether older messages leave memory, too.
     pub(crate) fn is_very_crowded(&self) -> bool {
         self.memory_bytes() > self.options.memory_bytes_max / 4 * 3
     }

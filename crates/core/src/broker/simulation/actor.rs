@@ -13,7 +13,7 @@ use super::paths::{QUEUES, QueueIndex, STREAM, is_moving};
 /// What a client has written that changes what the ledger expects, as soon as the broker has looked at it.
 #[derive(Debug)]
 pub(super) enum Sent {
-    /// Settlements: of these messages, and of so many deliveries of its consumer.
+    /// Settlements: of these messages, and the number of deliveries of its consumer.
     Settled(Vec<MessageName>, usize),
     Committed(Vec<MessageName>),
 }

@@ -113,7 +113,7 @@ impl World {
         numbers
     }
 
-    /// Whether each message is somewhere after a crash that comes after so many commits.
+    /// Whether each message is somewhere after a crash that comes after `commits` commits.
     fn keeps_all(way: Way, commits: usize, faults: Faults) -> bool {
         let mut full = Self::full(way, 1 << 30, faults);
         full.drop_all(way);

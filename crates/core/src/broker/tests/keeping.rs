@@ -280,7 +280,7 @@ fn cramped(disk: &SimulatedDisk) -> TestBroker {
     TestBroker::on_disk(disk, BrokerOptions { memory_bytes_max: 1 << 20, ..BrokerOptions::default() }).0
 }
 
-/// So many numbers of so many digits into a durable queue, persistent, and into a transient one; nobody is blocked.
+/// Publish `count` persistent numbers of `digits` digits to a durable and a transient queue; nobody is blocked.
 fn publish_saved_and_spilled(world: &mut TestBroker, count: u32, digits: usize, each_commit: u32) {
     let id = world.connect();
     declare(world, id, "saved");

@@ -9,7 +9,7 @@ use crate::journal::SimulatedDisk;
 
 const PURGE: QueuePurge<'static> = QueuePurge { ticket: 0, queue: "work", no_wait: false };
 
-/// A broker with so many messages on disk, of which the first is unacknowledged.
+/// A broker with `count` messages on disk, of which the first is unacknowledged.
 fn filled(disk: &SimulatedDisk, count: usize) -> (TestBroker, ConnectionId) {
     let mut world = TestBroker::on_disk(disk, BrokerOptions::default()).0;
     let id = world.connect();

@@ -17,7 +17,7 @@ use super::sampling::sample_indices;
 
 /// A piece is cut by the ranges of at most this many of its queries.
 const SAMPLE: usize = 96;
-/// At most so many bounds of an attribute say how bounds are distributed.
+/// The maximum number of bounds of an attribute that are looked at to see how bounds are distributed.
 const BOUNDS_MAX: usize = 1_024;
 /// A piece is cut only when that saves at least this share of its cost.
 const GAIN_MIN: f64 = 1e-6;
@@ -161,7 +161,7 @@ fn pack_piece<T>(queries: &mut [Packed<T>], distributions: &[Distribution]) {
     }
 }
 
-/// Where to cut queries of which so many are of each class: between the classes, and each bounded one in two. Pieces are whole
+/// Where to cut queries, given the number of each class: between the classes, and each bounded one in two. Pieces are whole
 /// multiples of `unit`, and of blocks where they are large.
 fn cuts(counts: [usize; 4], unit: usize) -> [usize; 7] {
     let mut cuts = [0; 7];

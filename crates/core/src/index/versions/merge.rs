@@ -17,7 +17,7 @@ use super::version::Version;
 
 /// This many segments of one size become one of the next size, which is this many times as large.
 const FANOUT: usize = 4;
-/// Merges of more weight than this are done by a thread of their own: of so many subscriptions, or fewer with large queries.
+/// Merges of more weight than this number of subscriptions have a thread of their own; a large query weighs more.
 pub const INLINE_MAX: usize = 1_024;
 /// The bytes of an index that weigh as much as a subscription: more than an ordinary query has.
 const BYTES_PER_WEIGHT: usize = 384;

@@ -18,7 +18,7 @@ pub struct Pattern(Arc<CompiledPattern>);
 struct CompiledPattern {
     text: Box<str>,
     regex: Regex,
-    /// For texts that may take only so much time; made when it is first needed.
+    /// For texts whose search has a time limit; made when it is first needed.
     bounded: OnceLock<BoundedSearch>,
     needles: OnceLock<Option<Vec<String>>>,
 }

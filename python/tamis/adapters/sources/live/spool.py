@@ -156,7 +156,7 @@ class Spool:
         return after if number is None else int(number)
 
     def is_full(self) -> bool:
-        """Whether so much waits to be processed that nothing more should be added."""
+        """Whether it is full: nothing more should be added until something has been processed."""
         with self._lock:
             first, last = self._connection.execute("SELECT min(number), max(number) FROM items").fetchone()
             names = ("page_count", "freelist_count", "page_size")

@@ -32,7 +32,7 @@ impl TimeToLive {
     /// An earlier version recorded it: only its properties say.
     pub const IN_PROPERTIES: Self = Self(u64::MAX);
 
-    /// So many milliseconds from the time at which it is recorded, or for ever.
+    /// Milliseconds from the time at which it is recorded, or for ever.
     #[must_use]
     pub fn from_ms(milliseconds: Option<u64>) -> Self {
         milliseconds.map_or(Self::FOREVER, |milliseconds| Self(milliseconds.saturating_add(1).min(u64::MAX - 1)))

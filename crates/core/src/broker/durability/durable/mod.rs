@@ -484,7 +484,7 @@ impl Durable {
         }
     }
 
-    /// The bytes that a message for so many queues takes, at most.
+    /// The maximum of bytes that a message for a number of queues takes.
     ///
     /// # Errors
     /// It can never be recorded.
@@ -498,7 +498,7 @@ impl Durable {
         Ok(record_bytes + QUEUE_BYTES_MAX * queues)
     }
 
-    /// Keep room for further messages, beyond the point at which others are refused. False when there is not so much.
+    /// Keep room for further messages, beyond the point at which others are refused. False when there is not enough.
     pub fn reserve(&mut self, bytes: usize) -> bool {
         let has_room = bytes <= self.options.pending_bytes_max / 2 && !self.is_congested();
         self.reserved = if has_room { bytes } else { 0 };

@@ -5,7 +5,7 @@ use crate::journal::SegmentNumber;
 
 const SEGMENT_BYTES: u32 = 8192;
 
-/// Record and settle so much that the log is too large, and what was recorded before is in its oldest segment.
+/// Record and settle until the log is too large, and what was recorded before is in its oldest segment.
 fn fill(bench: &mut JournalHarness, queue: DefinitionId) {
     for number in 100..400 {
         let saved = bench.publish(number, 100, &[queue]);

@@ -102,7 +102,7 @@ fn what_is_recovered_is_what_was_recorded_whenever_the_power_goes() {
     }
 }
 
-/// Whether in one of so many runs a message vanishes, or comes back, where much of what is settled is never recorded.
+/// Whether a message vanishes or comes back in one of `runs` runs in which much of what is settled is never recorded.
 fn loses_something_settled(test: &str, runs: u64) -> bool {
     let seed = seed(test, 41);
     let forgetful = |life: &mut QueueLife<'_>| {
