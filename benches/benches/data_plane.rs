@@ -14,10 +14,11 @@ use tamis_benches::arguments::Arguments;
 use tamis_benches::clock::{median_by, micros, timed_cpu};
 use tamis_benches::report::{BenchReport, ReportColumn, column};
 use tamis_core::amqp::method::{
-    BasicAck, BasicConsume, BasicPublish, BasicQos, ChannelOpen, ConfirmSelect, QueueBind, QueueDeclare,
+    BasicAck, BasicConsume, BasicPublish, BasicQos, ChannelOpen, ConfirmSelect, ExchangeDeclare, QueueBind,
+    QueueDeclare,
 };
 use tamis_core::amqp::properties::put_content;
-use tamis_core::amqp::{Method, PropertyFields};
+use tamis_core::amqp::{FieldValue, Method, PropertyFields, RawTable, Table};
 use tamis_core::broker::durable::DurableOptions;
 use tamis_core::broker::topology::StoredQuery;
 use tamis_core::broker::{Access, Broker, BrokerOptions, ConnectionId, Control, Login, Storage};
@@ -37,6 +38,7 @@ fn main() {
     let mut report = BenchReport::new("data_plane", &arguments);
     one_to_one(messages, &place, &mut report);
     fan_out(&mut report);
+    standing_queries(&place, &mut report);
     report.finish();
     drop(std::fs::remove_dir_all(&place));
 }
@@ -228,4 +230,86 @@ fn fan_out(report: &mut BenchReport) {
         });
         report.line(json!({ "queues": queues, "message_us": micros(cpu) / rounds as f64 }));
     }
+}
+
+/// Messages that are published before the disk is waited for.
+const PUBLISHED_AT_ONCE: usize = 500;
+
+fn standing_queries(place: &Path, report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 3] = [
+        column("queries", "distinct queries", 0),
+        column("bindings_us", "bindings of durable queues, CPU µs", 1),
+        column("readers_us", "live readers of a stream, CPU µs", 1),
+    ];
+    let title = "one persistent message of 256 bytes, which one of the queries is true of";
+    report.table("standing_queries", title, &COLUMNS);
+    for queries in [10, 100, 1_000, 10_000] {
+        report.line(json!({
+            "queries": queries,
+            "bindings_us": median_by((0..RUNS).map(|_| ask(place, queries, false)).collect(), |us| *us),
+            "readers_us": median_by((0..RUNS).map(|_| ask(place, queries, true)).collect(), |us| *us),
+        }));
+    }
+}
+
+/// CPU microseconds per message with so many readers of one stream, or bindings of one exchange.
+fn ask(place: &Path, queries: usize, are_readers: bool) -> f64 {
+    let rounds = if queries > 100 && are_readers { 4 } else { 20 };
+    let mut world = BrokerUnderLoad::new(on_disk(place), 1);
+    let consumer = world.consumers[0];
+    let stream = Table::from_iter([("x-queue-type", FieldValue::Text(b"stream"[..].into()))]).to_bytes();
+    world.send(world.publisher, ConfirmSelect { no_wait: true });
+    world.send(
+        consumer,
+        QueueDeclare { queue: "log", durable: true, arguments: RawTable::new(&stream), ..Default::default() },
+    );
+    world.send(consumer, ExchangeDeclare { exchange: "asks", exchange_type: "x-query", ..Default::default() });
+    world.send(consumer, BasicQos { prefetch_size: 0, prefetch_count: 60_000, global: false });
+    for number in 0..queries {
+        let query = Table::from_iter([("x-query", FieldValue::Text(format!("price = {number}").as_bytes().into()))]);
+        let (bytes, name) = (query.to_bytes(), &*format!("q{number}"));
+        let (arguments, consumer_tag) = (RawTable::new(&bytes), name);
+        if are_readers {
+            let consume = BasicConsume { queue: "log", consumer_tag, arguments, no_wait: true, ..Default::default() };
+            world.send(consumer, consume);
+            continue;
+        }
+        world.send(consumer, QueueDeclare { queue: name, durable: true, no_wait: true, ..Default::default() });
+        let bind = QueueBind { queue: name, exchange: "asks", arguments, no_wait: true, ..Default::default() };
+        world.send(consumer, bind);
+        world.send(consumer, BasicConsume { queue: name, consumer_tag, no_wait: true, ..Default::default() });
+    }
+    let (exchange, routing_key) = if are_readers { ("", "log") } else { ("asks", "") };
+    let (mut bytes, mut count, mut number) = (Vec::new(), 0, 0_usize);
+    let mut publish = |world: &mut BrokerUnderLoad| {
+        bytes.clear();
+        for _ in 0..PUBLISHED_AT_ONCE {
+            number = (number + 7_919) % queries;
+            put_priced(&mut bytes, exchange, routing_key, number);
+        }
+        world.receive(world.publisher, &bytes);
+        count += PUBLISHED_AT_ONCE as u64;
+        while world.broker.metrics().delivered < count {
+            world.commit();
+            world.receive(consumer, &[]);
+            world.write(consumer);
+        }
+        let mut ack = Vec::new();
+        BasicAck { delivery_tag: count, multiple: true }.encode(1, &mut ack);
+        world.receive(consumer, &ack);
+    };
+    publish(&mut world);
+    let (_, cpu) = timed_cpu(|| (0..rounds).for_each(|_| publish(&mut world)));
+    micros(cpu) / (rounds * PUBLISHED_AT_ONCE) as f64
+}
+
+/// Append a publish of a persistent message with this price.
+fn put_priced(bytes: &mut Vec<u8>, exchange: &str, routing_key: &str, price: usize) {
+    let headers = Table::from_iter([("price", FieldValue::I32(price as i32))]).to_bytes();
+    let fields =
+        PropertyFields { delivery_mode: Some(2), headers: Some(RawTable::new(&headers)), ..Default::default() };
+    let mut properties = Vec::new();
+    fields.encode(&mut properties);
+    BasicPublish { exchange, routing_key, ..Default::default() }.encode(1, bytes);
+    put_content(bytes, 1, &properties, &[7; 256], FRAME_MAX);
 }

@@ -156,6 +156,7 @@ impl Broker {
     #[must_use]
     pub fn has_work(&self) -> bool {
         self.turn.has_next()
+            || self.streams.has_live()
             || self.streams.has_readers()
             || self.queues.has_relieved()
             || self.queues.has_unreachable()
@@ -205,6 +206,8 @@ impl Broker {
         if self.let_senders_go_on() {
             self.run();
         }
+        self.turn.begin();
+        self.deliver_live();
         self.read_streams();
         self.send_letters();
         self.sweep();

@@ -151,6 +151,12 @@ impl LogReader {
         self.next
     }
 
+    /// Whether it skips records until one has the time that it begins at.
+    #[must_use]
+    pub fn awaits_time(&self) -> bool {
+        self.from_time_us.is_some()
+    }
+
     /// Moves to another position.
     pub fn seek(&mut self, sequence: Sequence) {
         self.next = sequence.max(Sequence(1));

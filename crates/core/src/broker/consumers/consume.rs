@@ -106,6 +106,7 @@ impl Broker {
     /// with the channel. An auto-delete queue goes with its last consumer.
     pub(crate) fn remove_consumer(&mut self, slot: ConsumerSlot) {
         let consumer = self.clients.remove_consumer(slot);
+        self.leave_stream(slot, &consumer);
         self.forget_filter(&consumer);
         let queue = consumer.queue;
         let it = &mut self.queues[queue];
@@ -135,6 +136,7 @@ impl Broker {
     pub(crate) fn cancel_consumers(&mut self, consumers: Vec<ConsumerSlot>) {
         for slot in consumers {
             let consumer = self.clients.remove_consumer(slot);
+            self.leave_stream(slot, &consumer);
             self.forget_filter(&consumer);
             let (connection, channel) = self.clients.channel_outlet(consumer.channel);
             channel.consumers.retain(|other| *other != slot);

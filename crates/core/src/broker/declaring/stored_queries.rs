@@ -41,5 +41,6 @@ impl Broker {
     pub fn set_hierarchies(&mut self, hierarchies: Hierarchies, now: Micros) {
         self.clock.advance(now);
         self.topology.set_hierarchies(hierarchies);
+        self.set_hierarchies_of_readers();
     }
 }

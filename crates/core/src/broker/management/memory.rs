@@ -35,7 +35,8 @@ pub struct MemoryUse {
     pub connections: u64,
     /// Queues without their entries, exchanges, bindings and their queries.
     pub definitions: u64,
-    /// Records of the journal: the places of live ones, those that wait to be written, and the index of the current segment.
+    /// Records of the journal: the places of live ones, those that wait to be written, and the index of the current segment;
+    /// and records of streams that live readers have yet to get.
     pub journal: u64,
     /// What the process has besides all that, beyond what is tolerated: see [`Broker::note_process_memory`].
     pub uncounted: u64,
@@ -104,6 +105,7 @@ impl Broker {
                 + (channels * size_of::<Channel>() + consumers * size_of::<Consumer>()) as u64,
             definitions: (self.queues.len() * size_of::<Queue>()) as u64 + self.topology.memory_bytes(),
             journal: self.durability.memory_bytes()
+                + self.streams.tail_bytes() as u64
                 + self.durability.index_memory_bytes().min(self.options.memory_bytes_max / INDEX_PART),
             uncounted: self.backpressure.uncounted_bytes,
         }

@@ -47,6 +47,12 @@ pub(super) struct Faults {
     pub loses_waiting: bool,
     /// Do not write to streams.
     pub skips_streams: bool,
+    /// Let readers be live before they have read everything.
+    pub goes_live_early: bool,
+    /// Let a reader that falls back read again from where it became live.
+    pub forgets_place: bool,
+    /// Deliver to live readers before the disk has it.
+    pub delivers_unsynced: bool,
     /// Answer a purge before the disk has it.
     pub purges_early: bool,
     /// The disk's fault: it says that it has synced, and has not.

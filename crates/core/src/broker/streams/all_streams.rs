@@ -9,11 +9,15 @@ use crate::journal::{self, AppendError, Log, Sequence};
 use crate::broker::ids::{ConsumerSlot, Handle, LogId};
 use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::all_queues::Queues;
+use crate::broker::streams::reader_table::TableScratch;
 use crate::broker::streams::stream_record;
 use crate::broker::topology::{QueueId, ViewScratch};
 
 /// The maximum of bytes of streams that wait to be written before publishers wait, as in the journal.
 pub(crate) const CONGESTED_BYTES: usize = 16 << 20;
+
+/// The maximum of bytes that wait in memory for live readers of all streams. Readers of a stream with more read its log.
+pub(crate) const TAIL_BYTES: usize = 16 << 20;
 
 /// The logs of streams and their readers.
 #[derive(Default)]
@@ -30,10 +34,18 @@ pub(crate) struct Streams {
     is_congested: bool,
     /// Whether one of `pending` has no room on its disk.
     is_full: bool,
+    /// Streams that have something for their live readers.
+    live: VecDeque<QueueId>,
+    /// The bytes that live readers have yet to get, of all streams.
+    tail_bytes: usize,
     /// Readers that can go on.
     readers: VecDeque<Handle<ConsumerSlot>>,
     /// Room to evaluate readers' queries.
     pub(super) view: ViewScratch,
+    /// Room to match messages with the tables of live readers.
+    pub(super) table: TableScratch,
+    /// Room for the live readers that ask for a message.
+    pub(super) askers: Vec<ConsumerSlot>,
 }
 
 struct StreamLog {
@@ -154,6 +166,32 @@ impl Streams {
     /// Whether a log that has something to write has no room on its disk.
     pub fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// Note that what a stream keeps for live readers has changed its size. False when all streams keep too much.
+    pub(super) fn count_tail(&mut self, before: usize, after: usize) -> bool {
+        self.tail_bytes = self.tail_bytes + after - before;
+        self.tail_bytes <= TAIL_BYTES
+    }
+
+    /// The bytes that live readers have yet to get.
+    pub fn tail_bytes(&self) -> usize {
+        self.tail_bytes
+    }
+
+    /// Let live readers of a stream have their turn.
+    pub(super) fn push_live(&mut self, queue: QueueId) {
+        self.live.push_back(queue);
+    }
+
+    /// The stream whose live readers have their turn.
+    pub(super) fn next_live(&mut self) -> Option<QueueId> {
+        self.live.pop_front()
+    }
+
+    /// Whether live readers have something to get.
+    pub fn has_live(&self) -> bool {
+        !self.live.is_empty()
     }
 
     /// Let a reader go on when it is its turn.

@@ -1,6 +1,9 @@
 //! Streams: queues that are logs, and the consumers that read them.
 
 pub(crate) mod all_streams;
+pub(crate) mod live;
+pub(crate) mod reader_table;
 pub(crate) mod reading;
 pub(crate) mod stream;
 pub mod stream_record;
+pub(crate) mod tail;

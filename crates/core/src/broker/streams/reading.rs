@@ -6,7 +6,8 @@
 //! is slow reads from disk when it can, and nobody else notices. A reader that retention has passed finds in the next
 //! message, as `x-stream-missed`, how many messages it missed.
 //!
-//! Reading is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
+//! Readers at the end of a stream are live (`live.rs`): what comes is matched once for all of them, and delivered from memory.
+//! The others read the log, each for itself. That is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
 
 use crate::amqp::method::BasicConsume;
 use crate::amqp::{AmqpError, BasicProperties, FieldValue, RawTable, RawValue, ReplyCode};
@@ -41,13 +42,14 @@ impl Broker {
         let (log, dir) = self.durability.open_log(&dir_name(name, definition), options, policy.segment_bytes)?;
         let woken = log.synced();
         let log = self.streams.add_log(log);
-        self.queues[id].stream = Some(Box::new(Stream { log, dir, waiting: Vec::new(), woken }));
+        self.queues[id].stream = Some(Box::new(Stream { log, dir, waiting: Vec::new(), woken, live: None }));
         self.streams.add_queue(id);
         Ok(())
     }
 
     /// Drop the log of a stream that is deleted. Its files go one by one, later.
     pub(crate) fn drop_stream(&mut self, id: QueueId, stream: &Stream) {
+        self.drop_live(stream);
         self.streams.remove_queue(id, stream.log);
         self.durability.remove_later(&stream.dir);
     }
@@ -69,6 +71,7 @@ impl Broker {
             let body = [parts.route, parts.properties, parts.body];
             let Some(Sequence(sequence)) = self.streams.append(log, wall_us, &body)? else { continue };
             marks.push(DiskMark { log, sequence });
+            self.keep_for_live(queue, &body);
             if self.streams.is_congested() {
                 self.backpressure.await_journal();
             }
@@ -113,12 +116,13 @@ impl Broker {
             self.spend_compiled();
             added?;
         }
-        Ok(Some(Box::new(StreamReader { reader, filter, missed: 0 })))
+        Ok(Some(Box::new(StreamReader { reader, filter, missed: 0, is_live: false, is_listed: false })))
     }
 
     /// Let a reader go on, if it can take messages.
     pub(crate) fn wake_reader(&mut self, slot: ConsumerSlot) {
-        if !self.clients[slot].is_waiting && self.can_take(slot) {
+        let is_live = self.clients[slot].reader.as_ref().is_some_and(|reader| reader.is_live);
+        if !is_live && !self.clients[slot].is_waiting && self.can_take(slot) {
             self.clients[slot].is_waiting = true;
             self.streams.push_reader(self.clients[slot].handle(slot));
         }
@@ -127,13 +131,15 @@ impl Broker {
     /// Wake the readers that wait for a sync of their log, and let publishers go on.
     pub(crate) fn wake_streams(&mut self) {
         let mut woken = Vec::new();
-        for queue in self.streams.queues() {
-            let Some(stream) = self.queues.get_mut(*queue).and_then(|queue| queue.stream.as_mut()) else { continue };
+        for index in 0..self.streams.queues().len() {
+            let queue = self.streams.queues()[index];
+            let Some(stream) = self.queues.get_mut(queue).and_then(|queue| queue.stream.as_mut()) else { continue };
             let Some(log) = self.streams.log(stream.log) else { continue };
             let synced = log.synced();
             if synced > stream.woken {
                 stream.woken = synced;
                 woken.append(&mut stream.waiting);
+                self.wake_live(queue, synced);
             }
         }
         for slot in woken {
@@ -189,7 +195,7 @@ impl Broker {
         self.clients[slot].reader = Some(reader);
         if has_more {
             self.wake_reader(slot);
-        } else {
+        } else if !self.go_live(slot) {
             let queue = self.clients[slot].queue;
             if let Some(stream) = &mut self.queues[queue].stream
                 && !stream.waiting.contains(&slot)
@@ -225,11 +231,14 @@ impl Broker {
             }
         }
         let properties = annotated(record.properties, sequence, std::mem::take(missed));
-        let route = &bytes[..2 + record.exchange.len() + record.routing_key.len()];
-        let parts = Parts { route, properties: &properties, body: record.body };
+        self.write_record(slot, sequence, &Parts { properties: &properties, ..record.parts(bytes) });
+    }
+
+    /// Deliver the record with this number to a reader that can take it.
+    pub(super) fn write_record(&mut self, slot: ConsumerSlot, sequence: Sequence, parts: &Parts<'_>) {
         let output_bytes_max = self.output_bytes_max();
         let mut outlet = self.clients.outlet(slot);
-        let tag = outlet.write(false, &parts, output_bytes_max);
+        let tag = outlet.write(false, parts, output_bytes_max);
         self.metrics.delivered += 1;
         let id = outlet.consumer.queue;
         let queue = &mut self.queues[id];
@@ -241,7 +250,7 @@ impl Broker {
 }
 
 /// The properties of a delivery: those of the message, and its offset.
-fn annotated(properties: BasicProperties<'_>, sequence: Sequence, missed: u64) -> Vec<u8> {
+pub(super) fn annotated(properties: BasicProperties<'_>, sequence: Sequence, missed: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(properties.as_bytes().len() + 64);
     properties.encode_with_header("x-stream-offset", &FieldValue::I64(sequence.0 as i64), &mut bytes);
     if missed == 0 {

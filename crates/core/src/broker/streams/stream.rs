@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::journal::{LogReader, Sequence};
 
 use crate::broker::ids::{ConsumerSlot, LogId};
+use crate::broker::streams::live::LiveReaders;
 use crate::broker::topology::ConsumerFilter;
 
 /// The log of a queue of type stream.
@@ -17,6 +18,8 @@ pub(crate) struct Stream {
     pub(super) waiting: Vec<ConsumerSlot>,
     /// How far the log was synced when these readers were last woken.
     pub(super) woken: Sequence,
+    /// Readers that are at the end; None before the first one, and while they are served.
+    pub(super) live: Option<Box<LiveReaders>>,
 }
 
 /// The position and the query of a consumer of a stream.
@@ -24,12 +27,22 @@ pub(crate) struct StreamReader {
     pub(super) reader: LogReader,
     pub(super) filter: Option<ConsumerFilter>,
     pub(super) missed: u64,
+    /// Whether it gets what comes from memory.
+    pub(super) is_live: bool,
+    /// Whether it is in the matching table of its stream.
+    pub(super) is_listed: bool,
 }
 
 impl StreamReader {
     /// The query of the consumer, if it has one.
     pub fn filter(&self) -> Option<&ConsumerFilter> {
         self.filter.as_ref()
+    }
+
+    /// Read on in the log, from this number.
+    pub(super) fn return_to_log(&mut self, sequence: Sequence) {
+        self.reader.seek(sequence);
+        self.is_live = false;
     }
 }
 

@@ -10,6 +10,8 @@
 
 use crate::amqp::{BasicProperties, DecodeError};
 
+use crate::broker::parts::Parts;
+
 /// The kind of these records.
 pub const MESSAGE: u8 = 1;
 
@@ -36,6 +38,12 @@ impl<'a> StreamRecord<'a> {
         let (routing_key, remaining) = short(remaining)?;
         let (properties, body) = BasicProperties::split(remaining)?;
         Ok(Self { exchange, routing_key, properties, body })
+    }
+
+    /// The parts of the message, which was decoded from `bytes`.
+    pub(crate) fn parts(&self, bytes: &'a [u8]) -> Parts<'a> {
+        let route = &bytes[..2 + self.exchange.len() + self.routing_key.len()];
+        Parts { route, properties: self.properties.as_bytes(), body: self.body }
     }
 
     /// Append the message to `out`, as [`StreamRecord::decode`] reads it.

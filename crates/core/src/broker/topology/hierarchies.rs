@@ -35,6 +35,11 @@ impl Topology {
         EngineOrigin { room: self.engine_count, hierarchies: Arc::clone(&self.hierarchies) }
     }
 
+    /// The hierarchies in use, for another engine.
+    pub(in crate::broker) fn shared_hierarchies(&self) -> Arc<Hierarchies> {
+        Arc::clone(&self.hierarchies)
+    }
+
     /// The hierarchies in use.
     #[must_use]
     pub fn hierarchies(&self) -> &Hierarchies {

@@ -209,6 +209,16 @@ impl ConsumerFilter {
         &self.query
     }
 
+    /// The query, for an engine.
+    pub(in crate::broker) fn shared_query(&self) -> &Arc<Query> {
+        &self.query
+    }
+
+    /// The parts of a message that the query refers to.
+    pub(in crate::broker) fn needs(&self) -> Needs {
+        self.needs
+    }
+
     /// Whether the query is true of the message that `view` was begun with.
     pub fn is_match(&self, routing_key: &str, view: &mut View<'_>, hierarchies: &Hierarchies) -> bool {
         view.with(routing_key, self.needs, |message| self.query.is_true(message, Some(hierarchies)))
