@@ -46,6 +46,9 @@ _FIXED = {
         "publishers are not read until the disk has taken half of it",
         "bytes",
     ),
+    "stream_tail_bytes": Limit(
+        "what live readers of all streams have yet to get", "they read the log, and others do not notice", "bytes"
+    ),
     "time_to_live_ms": Limit("a time to live", "the channel is closed with 406", "ms"),
 }
 """The limits of the core that no setting changes, by their names there."""

@@ -7,7 +7,7 @@ use crate::broker::publishing::further_keys::KEYS_MAX;
 use crate::broker::publishing::transaction::TRANSACTION_BYTES_MAX;
 use crate::broker::queues::letter::CONGESTED_LETTERS;
 use crate::broker::queues::policy::TIME_MS_MAX;
-use crate::broker::streams::all_streams::CONGESTED_BYTES;
+use crate::broker::streams::all_streams::{CONGESTED_BYTES, TAIL_BYTES};
 use crate::broker::topology::{BINDINGS_MAX, EXCHANGES_MAX, QUEUES_MAX};
 
 /// The limits that no setting changes, by name, in the order of the table.
@@ -27,6 +27,7 @@ pub fn fixed_limits() -> Vec<(&'static str, u64)> {
         ("queues", QUEUES_MAX),
         ("bindings", BINDINGS_MAX),
         ("stream_pending_bytes", CONGESTED_BYTES),
+        ("stream_tail_bytes", TAIL_BYTES),
     ];
     let sizes = sizes.into_iter().map(|(name, value)| (name, value as u64));
     sizes.chain([("time_to_live_ms", TIME_MS_MAX)]).collect()

@@ -30,6 +30,14 @@ pub(crate) struct LiveReaders {
     is_ready: bool,
 }
 
+#[cfg(test)]
+impl LiveReaders {
+    /// The number of distinct queries.
+    pub fn query_count(&self) -> usize {
+        self.table.query_count()
+    }
+}
+
 impl Broker {
     /// Let a reader that has read everything get what comes from memory. False when there is something between its place
     /// and the tail.
@@ -116,6 +124,13 @@ impl Broker {
             live.tail = Tail::default();
         }
         self.streams.count_tail(before, live.tail.size_bytes());
+    }
+
+    /// The number of live readers of all streams.
+    #[cfg(test)]
+    pub(crate) fn live_reader_count(&self) -> usize {
+        let queues = self.streams.queues().iter().filter_map(|id| self.queues.get(*id));
+        queues.filter_map(|queue| queue.stream.as_ref()?.live.as_ref()).map(|live| live.count).sum()
     }
 
     /// Deliver to live readers what is synced, one stream after the other, as far as the turn goes.

@@ -22,6 +22,14 @@ pub(crate) struct Stream {
     pub(super) live: Option<Box<LiveReaders>>,
 }
 
+#[cfg(test)]
+impl Stream {
+    /// The number of distinct queries in the table of its live readers.
+    pub fn query_count(&self) -> usize {
+        self.live.as_ref().map_or(0, |live| live.query_count())
+    }
+}
+
 /// The position and the query of a consumer of a stream.
 pub(crate) struct StreamReader {
     pub(super) reader: LogReader,

@@ -11,14 +11,14 @@ use crate::broker::{BrokerOptions, ConnectionId, Event};
 use crate::journal::{Dice, Disk, SimulatedDisk};
 use crate::testing::or_few;
 
-fn declare(world: &mut TestBroker, id: ConnectionId, more: &[(&str, FieldValue)]) {
+pub(super) fn declare(world: &mut TestBroker, id: ConnectionId, more: &[(&str, FieldValue)]) {
     let arguments = table(&[&[("x-queue-type", text("stream"))], more].concat());
     world.send(id, 1, QueueDeclare { queue: "log", durable: true, arguments, ..Default::default() });
     world.commit();
     assert_eq!(names(&world.seen(id)), ["queue.declare-ok"]);
 }
 
-fn publish(world: &mut TestBroker, id: ConnectionId, numbers: std::ops::Range<u32>) {
+pub(super) fn publish(world: &mut TestBroker, id: ConnectionId, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let headers: Table = [("price", FieldValue::I32(number as i32))].into_iter().collect();
         let headers = headers.to_bytes();
@@ -28,7 +28,7 @@ fn publish(world: &mut TestBroker, id: ConnectionId, numbers: std::ops::Range<u3
     }
 }
 
-fn read(
+pub(super) fn read(
     world: &mut TestBroker,
     id: ConnectionId,
     prefetch_count: u16,
@@ -42,7 +42,7 @@ fn read(
     seen
 }
 
-fn offsets(seen: &[ReceivedMethod]) -> Vec<i64> {
+pub(super) fn offsets(seen: &[ReceivedMethod]) -> Vec<i64> {
     let offset = |seen: &ReceivedMethod| {
         BasicProperties::from_checked(&seen.properties).headers()?.get("x-stream-offset")?.as_i64()
     };
