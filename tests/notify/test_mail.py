@@ -19,6 +19,7 @@ HEADERS = [
     "Subject",
     "Date",
     "Message-ID",
+    "List-Id",
     "X-Tamis-Query",
     "X-Tamis-Notification",
     "Auto-Submitted",

@@ -286,8 +286,28 @@ class AmqpDelivery(_Delivery):
         return _trusting(self.name, self.ca_file) if urlsplit(self.url).scheme == "amqps" else None
 
 
+class FeedDelivery(_Delivery):
+    """A delivery of type ``feed``: an Atom feed for each query, as a file in `folder`.
+
+    Attributes:
+        folder: of the files ``<query>.atom``.
+        entries_max: maximum number of entries of a feed; the oldest go.
+        domain: of the names of the feeds.
+    """
+
+    type: Literal["feed"]
+    folder: PathBeside
+    entries_max: Annotated[Count, Field(le=10_000)] = 100
+    domain: Domain = "tamis.invalid"
+
+    @property
+    def target(self) -> Path:
+        """As of every delivery."""
+        return self.folder
+
+
 DeliveryConfig = Annotated[
-    StoreDelivery | EmlDelivery | JsonlDelivery | SmtpDelivery | WebhookDelivery | AmqpDelivery,
+    StoreDelivery | EmlDelivery | JsonlDelivery | SmtpDelivery | WebhookDelivery | AmqpDelivery | FeedDelivery,
     Field(discriminator="type"),
 ]
 """A ``[[delivery]]``, by its `type`."""

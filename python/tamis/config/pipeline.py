@@ -29,6 +29,7 @@ from tamis.config.deliveries import (
     AmqpDelivery,
     DeliveryConfig,
     EmlDelivery,
+    FeedDelivery,
     JsonlDelivery,
     SmtpDelivery,
     StoreDelivery,
@@ -247,6 +248,7 @@ _DELIVERIES: dict[str, type[BaseModel]] = {
     "smtp": SmtpDelivery,
     "webhook": WebhookDelivery,
     "amqp": AmqpDelivery,
+    "feed": FeedDelivery,
 }
 _TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": _DELIVERIES, "adapter": ADAPTERS}
 """Section -> type -> model, of sections that have a type."""

@@ -181,7 +181,7 @@ class PipelineCheck:
 
     def _deliveries(self) -> Iterator[Problem]:
         for index, delivery in enumerate(self._config.deliveries):
-            if delivery.type == "eml" and (problem := _folder_problem(delivery.folder)):
+            if delivery.type in ("eml", "feed") and (problem := _folder_problem(delivery.folder)):
                 yield self._at(("delivery", index, "folder"), problem)
             if delivery.type == "jsonl" and (problem := _file_problem(delivery.path)):
                 yield self._at(("delivery", index, "path"), problem)

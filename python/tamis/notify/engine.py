@@ -15,6 +15,7 @@ from tamis.config.deliveries import (
     AmqpDelivery,
     DeliveryConfig,
     EmlDelivery,
+    FeedDelivery,
     JsonlDelivery,
     SmtpDelivery,
     StoreDelivery,
@@ -110,4 +111,8 @@ def make_channel(config: DeliveryConfig, store: Store, owners: Mapping[str, Owne
             from tamis.notify.amqp import AmqpChannel
 
             return AmqpChannel(config)
+        case FeedDelivery():
+            from tamis.notify.feed import FeedChannel
+
+            return FeedChannel(config)
     assert_never(config)

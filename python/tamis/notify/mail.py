@@ -2,7 +2,7 @@
 
 Pure: the same record gives the same bytes.
 
-Source: RFC 5322 (headers, Message-ID)."""
+Source: RFC 5322 (headers, Message-ID), RFC 2919 (List-Id)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ BODY_CHARACTERS = 4000
 
 _HEADER_CHARACTERS = 200
 _DIGEST_REASONS = 3
+_LABEL_CHARACTERS = 100
+_NOT_IN_LABEL = re.compile(r"[^A-Za-z0-9.-]+")
 _NOT_IN_A_LINE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
-_NOT_IN_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+NOT_IN_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+"""A character that neither plain mail nor XML can hold."""
 
 
 def render_mail(record: NotificationRecord, sender: str, recipients: Sequence[str], domain: str) -> bytes:
@@ -46,13 +49,14 @@ def render_mail(record: NotificationRecord, sender: str, recipients: Sequence[st
     message = EmailMessage(policy=policy.SMTP)
     message["From"] = sender
     message["To"] = ", ".join(recipients)
-    message["Subject"] = _line(f"[tamis] {record.query_key}: {_subject(record)}")
+    message["Subject"] = _line(f"[tamis] {record.query_key}: {subject(record)}")
     message["Date"] = format_datetime(record.created_at)
     message["Message-ID"] = f"<{record.id}@{domain}>"
+    message["List-Id"] = list_id(record.query_key, domain)
     message["X-Tamis-Query"] = _line(record.query_key)
     message["X-Tamis-Notification"] = record.id
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no holiday replies, please
-    text = _NOT_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", "\n".join(notification_text(record)))
+    text = NOT_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", "\n".join(notification_text(record)))
     message.set_content(text, cte="quoted-printable")
     return message.as_bytes()
 
@@ -81,7 +85,7 @@ def render_digest(records: Sequence[NotificationRecord], sender: str, recipients
     message["Date"] = format_datetime(max(record.created_at for record in records))
     message["Message-ID"] = f"<{digest_id(records)}@{domain}>"
     message["Auto-Submitted"] = "auto-generated"
-    text = _NOT_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", "\n".join(_digest_text(records)))
+    text = NOT_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", "\n".join(_digest_text(records)))
     message.set_content(text, cte="quoted-printable")
     return message.as_bytes()
 
@@ -106,12 +110,22 @@ def digest_id(records: Sequence[NotificationRecord]) -> str:
     return hashlib.sha256(" ".join(record.id for record in records).encode()).hexdigest()[:32]
 
 
+def list_id(query: str, domain: str) -> str:
+    """The List-Id of a query's e-mails, by which mail programs file them (RFC 2919).
+
+    >>> list_id("garlic & frost", "example.org")
+    '<garlic-frost.tamis.example.org>'
+    """
+    label = _NOT_IN_LABEL.sub("-", query).strip("-.")[:_LABEL_CHARACTERS] or "query"
+    return f"<{label}.tamis.{domain}>"
+
+
 def _digest_text(records: Sequence[NotificationRecord]) -> Iterator[str]:
     yield f"{len(records)} notifications, the oldest first. `tamis outbox show ID` shows each in full."
     for number, record in enumerate(records, 1):
         reasons = why(record)
         yield ""
-        yield f"{number}. {_line(_subject(record))}"
+        yield f"{number}. {_line(subject(record))}"
         yield f"   query '{record.query_key}', matched {readable(record.created_at)}, ID {record.id[:12]}"
         yield from (f"   {reason}" for reason in reasons.reasons[:_DIGEST_REASONS])
         yield from (f"   > {excerpt}" for excerpt in excerpts(record.body or "", reasons.ranges)[:1])
@@ -123,12 +137,14 @@ def _line(text: str) -> str:
     return line if len(line) <= _HEADER_CHARACTERS else line[: _HEADER_CHARACTERS - 3] + "..."
 
 
-def _subject(record: NotificationRecord) -> str:
+def subject(record: NotificationRecord) -> str:
+    """What the message says of itself in one line: its subject, or its title."""
     try:
-        subject = record.message_properties().get("subject")
+        properties = record.message_properties()
     except ValueError:
-        subject = None
-    return str(subject) if subject else "(no subject)"
+        properties = {}
+    named = properties.get("subject") or properties.get("title")
+    return str(named) if named else "(no subject)"
 
 
 def notification_text(record: NotificationRecord) -> Iterator[str]:
