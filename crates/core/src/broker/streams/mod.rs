@@ -1,7 +1,8 @@
 //! Streams: queues that are logs, and the consumers that read them.
 
 pub(crate) mod all_streams;
-pub(crate) mod live;
+pub(crate) mod deliver_live;
+pub(crate) mod live_readers;
 pub(crate) mod reader_table;
 pub(crate) mod reading;
 pub(crate) mod stream;

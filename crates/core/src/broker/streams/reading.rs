@@ -6,7 +6,7 @@
 //! is slow reads from disk when it can, and nobody else notices. A reader that retention has passed finds in the next
 //! message, as `x-stream-missed`, how many messages it missed.
 //!
-//! Readers at the end of a stream are live (`live.rs`): what comes is matched once for all of them, and delivered from memory.
+//! Readers at the end of a stream are live (`deliver_live.rs`): what comes is matched once for all of them, and delivered from memory.
 //! The others read the log, each for itself. That is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
 
 use crate::amqp::method::BasicConsume;

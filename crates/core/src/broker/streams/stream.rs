@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::journal::{LogReader, Sequence};
 
 use crate::broker::ids::{ConsumerSlot, LogId};
-use crate::broker::streams::live::LiveReaders;
+use crate::broker::streams::live_readers::LiveReaders;
 use crate::broker::topology::ConsumerFilter;
 
 /// The log of a queue of type stream.

@@ -14,8 +14,10 @@ use crate::broker::{BrokerOptions, ConnectionId};
 use crate::journal::{Dice, SimulatedDisk};
 use crate::testing::fewer;
 
+type IsTrue = fn(i32) -> bool;
+
 /// The queries of readers, and what they are true of.
-const QUERIES: [(&str, fn(i32) -> bool); 5] = [
+const QUERIES: [(&str, IsTrue); 5] = [
     ("", |_| true),
     ("price = 3", |price| price == 3),
     ("price > 6 OR price = 0", |price| price > 6 || price == 0),

@@ -12,31 +12,12 @@ use crate::broker::connections::turn::STEP_NS;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::ids::ConsumerSlot;
 use crate::broker::parts::Parts;
-use crate::broker::streams::reader_table::ReaderTable;
+use crate::broker::streams::live_readers::LiveReaders;
 use crate::broker::streams::reading::annotated;
 use crate::broker::streams::stream::Stream;
 use crate::broker::streams::stream_record::StreamRecord;
 use crate::broker::streams::tail::Tail;
 use crate::broker::topology::{QueueId, View};
-
-/// The live readers of a stream, and what they have yet to get.
-#[derive(Debug, Default)]
-pub(crate) struct LiveReaders {
-    tail: Tail,
-    table: ReaderTable,
-    /// The number of readers that are live now.
-    count: usize,
-    /// Whether the stream is among those that have something for live readers.
-    is_ready: bool,
-}
-
-#[cfg(test)]
-impl LiveReaders {
-    /// The number of distinct queries.
-    pub fn query_count(&self) -> usize {
-        self.table.query_count()
-    }
-}
 
 impl Broker {
     /// Let a reader that has read everything get what comes from memory. False when there is something between its place
