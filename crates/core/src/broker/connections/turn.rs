@@ -170,6 +170,11 @@ impl Turn {
         self.allowance = self.budget;
     }
 
+    /// A limit of time for work that begins now and has a budget of its own.
+    pub fn time_limit(&self, limit_us: Micros) -> TimeLimit {
+        TimeLimit { stopwatch: self.stopwatch.map(|stopwatch| (stopwatch, stopwatch() + limit_us)) }
+    }
+
     /// Whether a connection waits for another turn.
     pub fn has_next(&self) -> bool {
         !self.resting.is_empty()
@@ -179,6 +184,20 @@ impl Turn {
     #[cfg(test)]
     pub fn is_waiting(&self, connection: Handle<ConnectionSlot>) -> bool {
         self.resting.contains(&connection)
+    }
+}
+
+/// A limit of time; never reached where there is no stopwatch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeLimit {
+    /// The stopwatch, and what it shows when the limit is reached.
+    stopwatch: Option<(fn() -> Micros, Micros)>,
+}
+
+impl TimeLimit {
+    /// Whether the time is up. Cost: about 30 ns.
+    pub fn is_reached(self) -> bool {
+        self.stopwatch.is_some_and(|(stopwatch, until)| stopwatch() >= until)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::amqp::{BasicProperties, PropertyFields, RawTable, RawValue};
 use crate::journal::AppendError;
 
 use crate::broker::Broker;
-use crate::broker::clock::NEVER;
+use crate::broker::clock::{Micros, NEVER};
 use crate::broker::ids::Handle;
 use crate::broker::management::event::Event;
 use crate::broker::parts::{Arrived, Parts};
@@ -40,6 +40,8 @@ use crate::broker::topology::{Published, QueueId};
 const READ_BACK_STEPS: usize = 64;
 /// The number of bytes of a message that cost one step: it is copied three times.
 const BYTES_PER_STEP: usize = 256;
+/// The time that letters may take in one call: matching what they are routed by may take longer than their steps.
+const LETTERS_US: Micros = 3_000;
 /// The cost of an entry of `x-death`, which is read, copied and written.
 const DEATH_STEPS: usize = 16;
 /// The cost of a queue that a letter is routed to.
@@ -96,7 +98,11 @@ impl Broker {
     /// Publish some of the letters that wait, with those that result from publishing.
     pub(crate) fn send_letters(&mut self) {
         let mut steps = self.letters.take_steps();
-        while steps > 0 && self.letters.are_waiting() {
+        if !self.letters.are_waiting() {
+            return;
+        }
+        let limit = self.turn.time_limit(LETTERS_US);
+        while steps > 0 && self.letters.are_waiting() && !limit.is_reached() {
             if !self.has_room_for_letters() {
                 return self.letters.stall();
             }

@@ -6,6 +6,7 @@
 //! of the watermark too. Above the watermark itself publishers are blocked (`backpressure.rs`).
 
 use crate::broker::Broker;
+use crate::broker::clock::Micros;
 use crate::broker::durability::journal_access::Durability;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::MessageId;
@@ -26,6 +27,8 @@ const OLDER_A_TICK: usize = 1000;
 
 /// Maximum number of chunks of entries that are moved to disk in one call, which takes about a millisecond.
 const CHUNKS_AT_ONCE: usize = 256;
+/// The time that moving them may take: a disk may be slow.
+const CHUNKS_US: Micros = 2_000;
 
 /// The number of unreachable entries that are released in one call, which takes about 100 µs.
 const UNREACHABLE_AT_ONCE: usize = 1000;
@@ -109,7 +112,9 @@ impl Broker {
         }
         let others = self.memory_bytes() - self.queues.chunks().resident_bytes();
         let enough = self.options.memory_bytes_max / 2;
-        if let Err(reason) = self.queues.spill(CHUNKS_AT_ONCE, |bytes| others + bytes > enough) {
+        let limit = self.turn.time_limit(CHUNKS_US);
+        let is_wanted = |bytes| others + bytes > enough && !limit.is_reached();
+        if let Err(reason) = self.queues.spill(CHUNKS_AT_ONCE, is_wanted) {
             self.events.push(Event::SpillFailed { reason: reason.to_string() });
         }
     }
