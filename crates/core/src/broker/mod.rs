@@ -149,6 +149,7 @@ impl Broker {
         self.shed_unfinished();
         self.spill_older();
         self.feed_sparingly();
+        self.try_blocked_again();
         self.finish();
     }
 

@@ -70,6 +70,8 @@ pub(crate) struct Connection {
     pub publishes: bool,
     /// Whether consumers took its last message at once, so that a shortage of memory need not stop it.
     pub passes: bool,
+    /// The number of its messages that consumers took at once, less those that they did not, from 0 to 32.
+    pub passed: u8,
     /// Whether it is in the broker's list of connections that have something to write or to say.
     pub is_dirty: bool,
     /// Whether frames in `input` wait for room in `out`, for the end of a shortage, or for the connection's next turn.
@@ -138,6 +140,7 @@ impl Connection {
             was_told_blocked: false,
             publishes: false,
             passes: false,
+            passed: 0,
             is_dirty: false,
             is_suspended: false,
             is_held: false,

@@ -82,8 +82,8 @@ impl Broker {
         let (bytes, may_deliver) = self.count_memory();
         let shortage = self.shortage(bytes);
         let was = std::mem::replace(&mut self.backpressure.shortage, shortage);
-        if was == shortage {
-            return may_deliver;
+        if was == shortage && !may_deliver {
+            return false;
         }
         match (was.and_then(Shortage::reason), self.backpressure.reason()) {
             (None, Some(reason)) => {
@@ -93,10 +93,15 @@ impl Broker {
             (Some(_), None) => self.events.push(Event::Unblocked),
             _ => {}
         }
-        if shortage.is_none() {
+        self.unblock() || may_deliver || shortage.is_none()
+    }
+
+    /// Let publishers go on that wait for a shortage, and whose consumers can take their messages again.
+    pub(crate) fn try_blocked_again(&mut self) {
+        if self.backpressure.is_on() {
+            self.backpressure.try_again(&mut self.clients);
             self.unblock();
         }
-        may_deliver || shortage.is_none()
     }
 
     /// Count all memory, and note whether it is so short that consumers get messages one by one. Returns the sum, and
@@ -126,8 +131,11 @@ impl Broker {
         }
     }
 
-    fn unblock(&mut self) {
-        for handle in std::mem::take(&mut self.backpressure.blocked) {
+    /// Let publishers go on that may. Returns whether there are some.
+    fn unblock(&mut self) -> bool {
+        let unblocked = self.backpressure.take_unblocked(&mut self.clients);
+        let has_some = !unblocked.is_empty();
+        for handle in unblocked {
             let Some(connection) = self.clients.connection_of(handle) else { continue };
             connection.is_blocked = false;
             // While it was not read, it could not be heard.
@@ -138,5 +146,6 @@ impl Broker {
             self.clients.touch(handle.id);
             self.resume(handle.id);
         }
+        has_some
     }
 }

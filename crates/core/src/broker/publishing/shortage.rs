@@ -6,6 +6,9 @@ use crate::broker::connections::clients::Clients;
 use crate::broker::connections::connection::ConnectionState;
 use crate::broker::ids::{ConnectionSlot, Handle};
 
+/// The number of tries of a publisher whose messages passed before: one at each tick.
+const PASSED_MAX: u8 = 32;
+
 /// The resource that is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shortage {
@@ -83,8 +86,32 @@ impl Backpressure {
     /// Note that a connection has published a message, and where that went.
     #[inline]
     pub fn note_published(&mut self, clients: &mut Clients, slot: ConnectionSlot) {
-        clients[slot].passes = self.has_passed;
+        let connection = &mut clients[slot];
+        connection.passes = self.has_passed;
+        connection.passed =
+            if self.has_passed { (connection.passed + 1).min(PASSED_MAX) } else { connection.passed.saturating_sub(1) };
         self.note_publisher(clients, slot);
+    }
+
+    /// Let publishers try again whose messages mostly passed: their consumers may have been late once. Each goes on with one
+    /// message, and then with others only if that one has passed.
+    pub(super) fn try_again(&mut self, clients: &mut Clients) {
+        for handle in &self.blocked {
+            if let Some(connection) = clients.connection_of(*handle) {
+                connection.passes = connection.passed > 0;
+            }
+        }
+    }
+
+    /// Take those of the blocked publishers that may go on now: all without a shortage, else those whose messages pass.
+    pub(super) fn take_unblocked(&mut self, clients: &mut Clients) -> Vec<Handle<ConnectionSlot>> {
+        let mut blocked = std::mem::take(&mut self.blocked);
+        let may_go_on = |handle: &Handle<ConnectionSlot>| {
+            !self.is_on() || clients.connection_of(*handle).is_none_or(|connection| self.lets_pass(connection.passes))
+        };
+        let (unblocked, still) = blocked.drain(..).partition(may_go_on);
+        self.blocked = still;
+        unblocked
     }
 
     /// Whether a publisher goes on during the shortage: not if the disk is what is short.

@@ -211,3 +211,55 @@ fn what_expires_waits_in_its_queue_while_too_many_dead_letters_wait() {
     }
     assert_eq!(world.broker.metrics().letters, 2 * count as u64);
 }
+
+#[test]
+fn a_publisher_that_waited_for_another_reason_goes_on_when_only_memory_is_short() {
+    let (mut world, id, reader) = short_beside_a_passing_publisher(true);
+    let limit = world.broker.memory_bytes_max();
+    for _ in 0..3 {
+        world.broker.note_process_memory(TOLERATED_BYTES + limit * 2);
+        world.broker.tick(1, 0);
+        world.publish(id, "", "read", b"x");
+        assert!(!world.broker.wants_input(id), "far too much: every publisher waits");
+        world.broker.note_process_memory(TOLERATED_BYTES + limit + limit / 20);
+        world.broker.tick(2, 0);
+        assert!(world.broker.wants_input(id));
+        world.seen(reader);
+        world.publish(id, "", "read", b"x");
+        assert!(world.broker.wants_input(id), "and it goes on passing");
+    }
+    assert_eq!(world.broker.metrics().blocked, 1, "memory is still short");
+}
+
+#[test]
+fn a_publisher_whose_consumer_was_late_once_tries_again() {
+    let (mut world, id, reader) = short_beside_a_passing_publisher(true);
+    for _ in 0..5 {
+        world.publish(id, "", "read", b"x");
+    }
+    world.broker.set_writable(reader, false);
+    world.publish(id, "", "read", b"waits");
+    assert!(!world.broker.wants_input(id), "its consumer does not read");
+    world.broker.set_writable(reader, true);
+    world.seen(reader);
+    world.broker.tick(2, 0);
+    world.publish(id, "", "read", b"x");
+    assert!(world.broker.wants_input(id), "and now it does");
+    assert_eq!(world.broker.metrics().blocked, 1, "memory is still short");
+}
+
+#[test]
+fn a_publisher_whose_consumers_have_left_stops_trying() {
+    let (mut world, id, reader) = short_beside_a_passing_publisher(true);
+    for _ in 0..100 {
+        world.publish(id, "", "read", b"x");
+    }
+    world.broker.disconnect(reader, 0);
+    let mut tries = 0;
+    for now in 2..200 {
+        world.broker.tick(now, 0);
+        tries += usize::from(world.broker.wants_input(id));
+        world.publish(id, "", "read", b"x");
+    }
+    assert!((1..=40).contains(&tries), "{tries}");
+}
