@@ -12,17 +12,17 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tamis.adapters.sources.mbox import unescape
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import StoreError
-from tamis.store import BatchCounts, BatchResult, Store
+from tamis.store import BatchCounts, BatchResult, Store, batches
 from tests.faults.processes import kill_group
 from tests.faults.promises import LONG, times
 from tests.spark.mail import QUERIES, Match, brute_force, outbox, real_messages, write_mbox
@@ -160,18 +160,31 @@ def assert_all_delivered_once(case: Case) -> None:
 # A commit that raises leaves the store and the checkpoint as a kill at that point does, and needs no new Java.
 
 
+Result = BatchResult | Iterable[BatchResult]
+
+
 class CrashError(StoreError):
     """The planted crash."""
 
 
 class CrashingStore(Store):
-    """Crashes once, in the third batch, before or after its commit."""
+    """Crashes once, in the third batch: before its commit, between two pieces of it, before its fan-out, or after."""
 
-    crash_before = crash_after = False
+    crash_before = crash_between = crash_before_fan_out = crash_after = False
     _commits = 0
 
+    def _write_piece(self, *arguments: Any) -> None:
+        super()._write_piece(*arguments)
+        if self.crash_between and self._commits == 3:
+            raise CrashError("planted")
+
+    def _fan_out_piece(self) -> bool:
+        if self.crash_before_fan_out and self._commits == 3:
+            raise CrashError("planted")
+        return super()._fan_out_piece()
+
     def commit_batch(
-        self, stream: str, batch_id: int, result: BatchResult, default_deliveries: Sequence[str] = ()
+        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str] = ()
     ) -> BatchCounts:
         self._commits += 1
         if self.crash_before and self._commits == 3:
@@ -181,7 +194,7 @@ class CrashingStore(Store):
             raise CrashError("planted")
         return counts
 
-    def commit(self, stream: str, batch_id: int, result: BatchResult, default_deliveries: Sequence[str]) -> BatchCounts:
+    def commit(self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str]) -> BatchCounts:
         return super().commit_batch(stream, batch_id, result, default_deliveries)
 
 
@@ -191,23 +204,31 @@ class RandomIds(CrashingStore):
     def batch_counts(self, stream: str, batch_id: int) -> BatchCounts | None:
         return None
 
-    def commit(self, stream: str, batch_id: int, result: BatchResult, default_deliveries: Sequence[str]) -> BatchCounts:
-        named = [notification._replace(id=uuid.uuid4().hex) for notification in result.notifications]
+    def commit(self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str]) -> BatchCounts:
         stream = f"{stream}-{uuid.uuid4().hex}"  # an unknown batch
         self.pin_batch(stream, batch_id)
-        renamed = BatchResult(result.messages, named, (), result.read_count, result.matched_count)
-        return super().commit(stream, batch_id, renamed, default_deliveries)
+        return super().commit(stream, batch_id, map(_renamed, _parts(result)), default_deliveries)
+
+
+def _parts(result: Result) -> list[BatchResult]:
+    return [result] if isinstance(result, BatchResult) else list(result)
+
+
+def _renamed(part: BatchResult) -> BatchResult:
+    named = [notification._replace(id=uuid.uuid4().hex) for notification in part.notifications]
+    return BatchResult(part.messages, named, (), part.read_count, part.matched_count)
 
 
 class LedgerFirst(CrashingStore):
     """The second control: the batch is recorded as done before its notifications are written."""
 
     def commit_batch(
-        self, stream: str, batch_id: int, result: BatchResult, default_deliveries: Sequence[str] = ()
+        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str] = ()
     ) -> BatchCounts:
-        self.commit(stream, batch_id, BatchResult(read_count=result.read_count), default_deliveries)
+        parts = _parts(result)
+        self.commit(stream, batch_id, BatchResult(read_count=sum(part.read_count for part in parts)), ())
         self.pin_batch(f"{stream}-late", batch_id)
-        return super().commit_batch(f"{stream}-late", batch_id, result, default_deliveries)
+        return super().commit_batch(f"{stream}-late", batch_id, parts, default_deliveries)
 
 
 @pytest.fixture
@@ -228,9 +249,13 @@ def crash_and_restart(case: Case, spark: SparkSession, kind: type[CrashingStore]
     return case.verdict()
 
 
-@pytest.mark.parametrize("place", ["crash_before", "crash_after"])
-def test_killed_around_the_commit_nothing_is_lost_or_doubled(case: Case, spark: SparkSession, place: str) -> None:
+@pytest.mark.parametrize("place", ["crash_before", "crash_between", "crash_before_fan_out", "crash_after"])
+def test_killed_around_the_commit_nothing_is_lost_or_doubled(
+    case: Case, spark: SparkSession, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "PIECE_ROWS", 3)
     assert crash_and_restart(case, spark, CrashingStore, place) == CLEAN
+    assert_all_delivered_once(case)
 
 
 def test_control_random_ids_without_the_batch_id_double(case: Case, spark: SparkSession) -> None:
@@ -259,7 +284,7 @@ def test_a_replay_sees_the_queries_of_the_first_try(case: Case, spark: SparkSess
         Pipeline(config, store, spark).run(once=True)
         late = {match[4] for match in outbox(store) if match[0] == "late"}
         with store._read() as connection:
-            batches = "SELECT batch_id, revision FROM batches ORDER BY batch_id"
-            revisions = [row.revision for row in connection.exec_driver_sql(batches)]
+            statement = "SELECT batch_id, revision FROM batches ORDER BY batch_id"
+            revisions = [row.revision for row in connection.exec_driver_sql(statement)]
     assert revisions == [1, 1, 1, 2, 2]
     assert len(late) == 2 * BATCH_MESSAGES

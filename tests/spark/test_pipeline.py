@@ -209,7 +209,11 @@ def test_a_query_counts_from_the_next_batch_on(workshop: Workshop) -> None:
         """Adds a query while the first batch is being committed."""
 
         def commit_batch(
-            self, stream: str, batch_id: int, result: BatchResult, default_deliveries: object = ()
+            self,
+            stream: str,
+            batch_id: int,
+            result: BatchResult | Iterable[BatchResult],
+            default_deliveries: object = (),
         ) -> BatchCounts:
             self.add_query(tamis.QuerySpec("late", "n >= 0"))
             return super().commit_batch(stream, batch_id, result, ("outbox",))

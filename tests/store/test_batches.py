@@ -149,4 +149,4 @@ def test_a_notification_is_as_old_as_the_commit_and_not_as_its_beginning(
     assert inserted_at[-1] <= record.created_at <= datetime.now(UTC)
     (matches,) = frost.query_matches()
     assert matches.last_match_at == record.created_at
-    assert len(inserted_at) == 4
+    assert len(inserted_at) == 3

@@ -1,7 +1,8 @@
-"""Processes one micro-batch: pins the queries' revision, matches in one Spark action, commits in one transaction.
+"""Processes one micro-batch: pins the queries' revision, matches in one Spark action, commits.
 
 The order makes replays exact: the revision is pinned first, so that a replay after a crash matches with the same
-queries; the results and the record that the batch is done are one transaction, so that a replay adds nothing."""
+queries; the results count when the store has recorded that the batch is done, so that a replay adds nothing. Until
+then the driver holds them as Arrow; it makes rows of them only piece by piece, as the store takes them."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program uses
 from pyspark.sql.types import StringType
@@ -22,6 +24,8 @@ from tamis.spark.progress import BatchReport
 from tamis.spark.snapshots import Snapshot, Snapshots
 from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store, notification_id
 
+_PART_ROWS = 100  # Arrow's rows that are Python's at a time
+_PART_MATCHES = 1_000
 _PERCENTILES = [(step + 0.5) / 100 for step in range(100)]
 _MESSAGE_COLUMNS = [name for name in MessageRow._fields if name != "source"]
 _TIME_FORMAT = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "ignoreNullFields": "true"}
@@ -75,15 +79,15 @@ def process_batch(
         return None
     with snapshots.at(store.pin_batch(stream, batch_id)) as snapshot:
         matched = match_rows(frame, snapshot)
-        result = make_result(matched, snapshot, source)
-    counts = store.commit_batch(stream, batch_id, result, default_deliveries)
+        counts = store.commit_batch(stream, batch_id, make_results(matched, snapshot, source), default_deliveries)
+        by_query = _count_by_query(matched, snapshot)
     return BatchReport(
         read=counts.read,
         matched=counts.matched,
         notifications=counts.notifications,
-        dead=len(result.dead_letters),
+        dead=matched.rows.num_rows - matched.rows["error"].null_count,
         seconds=time.monotonic() - started,
-        by_query=Counter(notification.query_key for notification in result.notifications),
+        by_query=by_query,
         match_us=matched.match_us,
         timed=matched.timed,
     )
@@ -112,24 +116,33 @@ def match_rows(frame: DataFrame, snapshot: Snapshot) -> Matched:
     return Matched(rows, int(metrics["read"]), list(metrics["match_us"] or ()), int(metrics["timed"]))
 
 
-def make_result(matched: Matched, snapshot: Snapshot, source: str) -> BatchResult:
-    """Turn the rows into messages, notifications and dead letters for the store."""
-    messages: list[MessageRow] = []
-    notifications: list[Notification] = []
-    dead_letters: list[DeadLetter] = []
+def make_results(matched: Matched, snapshot: Snapshot, source: str) -> Iterator[BatchResult]:
+    """Turn the rows into messages, notifications and dead letters for the store: a part for each few matches."""
+    yield BatchResult(read_count=matched.read)
     for row in _rows(matched.rows):
         key = (source, row["partition"], row["offset"], row["digest"])
         if row["error"] is not None:
-            dead_letters.append(DeadLetter(*key, row["error"], row["raw"] or b""))
+            yield BatchResult(dead_letters=[DeadLetter(*key, row["error"], row["raw"] or b"")])
             continue
         named = key if row["identity"] is None else (row["identity"],)
         texts = {"topic": row["topic"] or "", "properties": row["properties"] or "{}"}
-        messages.append(MessageRow(source, **{name: row[name] for name in _MESSAGE_COLUMNS} | texts))
-        notifications += [
-            Notification(notification_id(query.key, query.version, *named), query.key, query.version, *key)
-            for query in snapshot.records_of(row["ids"])
-        ]
-    return BatchResult(messages, notifications, dead_letters, matched.read, len(messages))
+        message = MessageRow(source, **{name: row[name] for name in _MESSAGE_COLUMNS} | texts)
+        yield BatchResult(matched_count=1)
+        for start in range(0, len(row["ids"]), _PART_MATCHES):
+            queries = snapshot.records_of(row["ids"][start : start + _PART_MATCHES])
+            notifications = [
+                Notification(notification_id(query.key, query.version, *named), query.key, query.version, *key)
+                for query in queries
+            ]
+            yield BatchResult([message], notifications)
+
+
+def _count_by_query(matched: Matched, snapshot: Snapshot) -> Counter[str]:
+    """The number of matches of each query."""
+    rows = matched.rows.filter(pc.is_null(matched.rows["error"]))
+    counts = pc.value_counts(pc.list_flatten(rows["ids"]))
+    queries = snapshot.records_of(counts.field("values").to_pylist())
+    return Counter({query.key: n for query, n in zip(queries, counts.field("counts").to_pylist(), strict=True)})
 
 
 def _properties_text(frame: DataFrame) -> Column:
@@ -140,5 +153,5 @@ def _properties_text(frame: DataFrame) -> Column:
 
 
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    for batch in table.to_batches():
+    for batch in table.to_batches(max_chunksize=_PART_ROWS):
         yield from batch.to_pylist()

@@ -9,7 +9,8 @@ import logging
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +21,9 @@ from tamis.errors import StoreError
 from tamis.store.models import SCHEMA_VERSION
 
 BUSY_TIMEOUT_MS = 30_000
-"""Maximum time that a writer waits for another process."""
+"""Maximum time that a writer waits for another."""
+
+_LOOK_INTERVAL_S = 0.002  # shorter than the pause between two pieces of a batch, so that a waiting writer gets its turn
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 """The permissions of everybody but the owner of a file."""
@@ -100,7 +103,7 @@ class Database:
             yield
         except (exc.IntegrityError, exc.ProgrammingError):
             raise
-        except exc.DatabaseError as error:
+        except (exc.DatabaseError, sqlite3.DatabaseError) as error:
             raise StoreError(explain(self.path, error)) from error
 
     def _migrate(self) -> None:
@@ -108,7 +111,8 @@ class Database:
         if self.is_current():
             return
         with self._explained(), self._engine.connect() as connection:
-            connection.connection.execute("PRAGMA journal_mode = WAL")  # it must not be in a transaction
+            # It must not be in a transaction. SQLite does not wait here for others who make the same store.
+            _when_free(lambda: connection.connection.execute("PRAGMA journal_mode = WAL"))
         with self._write() as connection:
             if _version(connection, self.path) != SCHEMA_VERSION:  # another process may have been quicker
                 _upgrade(connection)
@@ -160,8 +164,32 @@ def _prepare(connection: sqlite3.Connection, _record: object) -> None:
 
 def _begin(connection: Connection) -> None:
     # A reader that starts to write fails if another process wrote in between, so writers take the lock at once.
-    immediate = connection.get_execution_options().get("immediate", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+    if connection.get_execution_options().get("immediate", False):
+        _take_turn(connection)
+    else:
+        connection.exec_driver_sql("BEGIN")
+
+
+def _take_turn(connection: Connection) -> None:
+    """Begin to write as soon as nobody else does. SQLite's own waiting looks ten times a second, and misses pauses."""
+    connection.exec_driver_sql("PRAGMA busy_timeout = 0")
+    try:
+        _when_free(lambda: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    finally:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+
+
+def _when_free(step: Callable[[], object]) -> None:
+    """Do it when no other process has the store any more, or raise the error after the longest wait."""
+    until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            step()
+            return
+        except (exc.OperationalError, sqlite3.OperationalError) as error:
+            if "locked" not in str(error) or time.monotonic() >= until:
+                raise
+        time.sleep(_LOOK_INTERVAL_S)
 
 
 def _version(connection: Connection, path: Path) -> int:
@@ -207,17 +235,19 @@ _ADVICE = (
     ("disk i/o error", "the disk could not be read or written; make sure it has room and is healthy, then start again"),
     ("readonly", "the store cannot be written; make the file and its folder writable, or give another path"),
     ("unable to open", "the store cannot be opened; make the file and its folder readable and writable"),
-    ("locked", f"another process has held the store for {BUSY_TIMEOUT_MS // 1000} s; end it, then start again"),
 )
 
 
-def explain(path: Path, error: exc.DatabaseError) -> str:
+def explain(path: Path, error: exc.DatabaseError | sqlite3.DatabaseError) -> str:
     """Explain to a user in one sentence what is wrong with the store at `path`, and what to do."""
-    text = str(error.orig).lower()
+    cause = error.orig if isinstance(error, exc.DatabaseError) else error
+    text = str(cause).lower()
+    if "locked" in text:
+        return f"{path}: another process has held the store for {BUSY_TIMEOUT_MS / 1000:g} s; end it, then start again"
     for sign, advice in _ADVICE:
         if sign in text:
             return f"{path}: {advice}"
-    return f"{path}: the store failed: {error.orig}"
+    return f"{path}: the store failed: {cause}"
 
 
 def database_path(path_or_url: str | Path | Any) -> Path:

@@ -27,7 +27,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -111,6 +111,15 @@ batches = Table(
     Column("dead_count", Integer, nullable=False),
     Column("pinned_at", UtcDateTime, nullable=False),
     Column("committed_at", UtcDateTime),
+    Column("contested", Integer, nullable=False, server_default="0"),  # another batch took rows of this unfinished one
+    Column("fanned_out_seq", Integer),  # done up to here; null: nothing is left, or the batch is not done
+    Column("default_deliveries", JSON),  # for the fan-out
+)
+Index(
+    "batches_to_fan_out",
+    batches.c.stream,
+    batches.c.batch_id,
+    sqlite_where=batches.c.fanned_out_seq.is_not(None),
 )
 
 messages = Table(
@@ -147,6 +156,7 @@ outbox = Table(
     ),
     ForeignKeyConstraint(["stream", "batch_id"], ["batches.stream", "batches.batch_id"]),
     Index("outbox_query_key", "query_key", "seq"),
+    Index("outbox_batch", "stream", "batch_id"),
     Index("outbox_message", "source", "partition", "offset", "digest"),
 )
 

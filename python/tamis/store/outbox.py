@@ -27,9 +27,14 @@ from tamis.store.records import (
 from tamis.store.steps import log_all, log_outcomes
 
 TO_MESSAGE = and_(*(messages.c[name] == outbox.c[name] for name in ("source", "partition", "offset", "digest")))
-TO_BATCH = and_(batches.c.stream == outbox.c.stream, batches.c.batch_id == outbox.c.batch_id)
+TO_BATCH = and_(batches.c.stream == outbox.c.stream, batches.c.batch_id == outbox.c.batch_id, batches.c.done == 1)
 TO_QUERY = and_(query_versions.c.key == outbox.c.query_key, query_versions.c.version == outbox.c.query_version)
-"""How the outbox is joined with the messages, with the batches, and with the queries."""
+"""How the outbox is joined with the messages, with the batches that are done, and with the queries.
+
+What a batch that is not done has written does not count yet: whoever reads the outbox joins it with `TO_BATCH`."""
+
+IS_KEPT = select(outbox.c.seq).join(batches, TO_BATCH).where(TO_MESSAGE).correlate(messages).exists()
+"""Whether a message has a notification."""
 
 _d = deliveries.c
 _PENDING = _d.state == "pending"

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, FromClause, Integer, case, fun
 
 from tamis.store.database import Database
 from tamis.store.models import batches, dead_letters, deliveries, messages, outbox, query_versions
-from tamis.store.outbox import TO_BATCH, TO_MESSAGE, notification_query, notification_records
+from tamis.store.outbox import IS_KEPT, TO_BATCH, TO_MESSAGE, notification_query, notification_records
 from tamis.store.records import Counts, DeadLetterRecord, MessageRow, NotificationRecord, QueryMatches
 from tamis.store.revisions import current_revision
 
@@ -120,7 +120,8 @@ class Summaries(Database):
         last = 0
         rowid: ColumnElement[int] = literal_column("messages.rowid")
         while True:
-            page = select(rowid.label("number"), messages).where(rowid > last).order_by(rowid).limit(_PAGE_ROWS)
+            page = select(rowid.label("number"), messages).where(rowid > last, IS_KEPT).order_by(rowid)
+            page = page.limit(_PAGE_ROWS)
             with self._read() as connection:
                 rows = connection.execute(page).all()
             if not rows:
@@ -149,7 +150,7 @@ class Summaries(Database):
     def notification_ids(self) -> set[str]:
         """The ids of all notifications, which tests compare with those of the oracle."""
         with self._read() as connection:
-            return set(connection.execute(select(outbox.c.notification_id)).scalars())
+            return set(connection.execute(select(outbox.c.notification_id).join(batches, TO_BATCH)).scalars())
 
     def dead_letters(
         self, limit: int | None = 100, source: str | None = None, number: int | None = None
@@ -186,7 +187,7 @@ _TOTALS = (
     .select_from(outbox.join(batches, TO_BATCH))
     .group_by(_o.query_key)
 )
-_FIRST = select(func.min(_o.seq)).group_by(_o.query_key)
+_FIRST = select(func.min(_o.seq)).join(batches, TO_BATCH).group_by(_o.query_key)
 _FIRST_SUBJECTS = (
     select(_o.query_key, func.json_extract(messages.c.properties, "$.subject"))
     .select_from(outbox)
@@ -200,7 +201,7 @@ def _timelines(connection: Connection, bucket: Bucket, by: str) -> dict[str, lis
     source: FromClause = outbox.join(batches, TO_BATCH)
     moment: ColumnElement[Any] = batches.c.committed_at
     if by == "date":
-        source = outbox.join(messages, TO_MESSAGE)
+        source = source.join(messages, TO_MESSAGE)
         moment = case((_HAS_JSON, func.json_extract(messages.c.properties, "$.date")))
     # Both are ISO 8601 in UTC, so that a step of time is a prefix of the text.
     step = func.substr(func.strftime("%Y-%m-%d %H:%M", moment), 1, _PREFIX_CHARACTERS[bucket])
