@@ -112,6 +112,7 @@ impl Broker {
         let spilled = dir.join("spill");
         let opened = broker.queues.chunks_mut().open(Arc::clone(&disk), spilled, journal.segment_bytes as usize);
         opened.map_err(|error| StorageError::Spill(error.to_string()))?;
+        broker.streams.summarizer.has_thread = committer.has_thread();
         broker.durability.begin(durable, committer, disk, dir, journal.segment_bytes);
         let report = broker.recover_all(recovered)?;
         broker.drop_overflow();

@@ -11,6 +11,7 @@ use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::all_queues::Queues;
 use crate::broker::streams::reader_table::TableScratch;
 use crate::broker::streams::stream_record;
+use crate::broker::streams::summarizer::Summarizer;
 use crate::broker::topology::{QueueId, ViewScratch};
 
 /// The maximum of bytes of streams that wait to be written before publishers wait, as in the journal.
@@ -44,6 +45,8 @@ pub(crate) struct Streams {
     pub(super) view: ViewScratch,
     /// Room to match messages with the tables of live readers.
     pub(super) table: TableScratch,
+    /// Summarizes segments that are sealed.
+    pub(crate) summarizer: Summarizer,
     /// Room for the live readers that ask for a message.
     pub(super) askers: Vec<ConsumerSlot>,
 }

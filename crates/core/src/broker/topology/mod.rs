@@ -50,7 +50,7 @@ pub use address_kind::AddressKind;
 pub use binding::{Bind, Target};
 pub use conditions::filter::{ConsumerFilter, FindStored, StoredQuery, check_query_arguments, stored_key};
 pub use conditions::names::{BodyMode, Needs};
-pub use conditions::view::{Reading, View, ViewScratch, properties_seen};
+pub use conditions::view::{Reading, View, ViewScratch, properties_seen, value as value_seen};
 pub use definition::{Definition, DefinitionError, DefinitionKey, TopologyChange};
 use exchange::Exchange;
 use ids::{BindingId, ConditionId, Destination, ExchangeId};
