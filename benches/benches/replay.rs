@@ -1,5 +1,6 @@
-//! Measures replay from a stream on disk: without a query, and with queries that few messages satisfy, with and without the
-//! summaries by which a reader passes over messages.
+//! Measures replay from a stream on disk, all of it and by queries that few messages satisfy.
+//!
+//! Each of these queries is asked in a form that the summaries of the log serve, and in one that they do not serve.
 //!
 //! `cargo bench -p tamis-benches --bench replay [-- --messages 2000000 --place DIR --json PATH]`
 //! Messages of 256 bytes with four headers. The log is in DIR, the folder for temporary files otherwise, and in the cache of
@@ -135,6 +136,16 @@ impl StreamOnDisk {
         }
     }
 
+    /// Wait until all messages are on disk.
+    fn sync(&mut self, messages: usize) {
+        while (self.broker.metrics().enqueued as usize) < messages {
+            self.broker.work(0);
+            self.commit();
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        self.broker.committed(0);
+    }
+
     /// Read the stream from its beginning. Returns the seconds until all `expected` messages are acknowledged and the end
     /// is reached.
     fn read(&mut self, query: &str, expected: usize) -> f64 {
@@ -180,8 +191,10 @@ fn replay(messages: usize, place: &Path, report: &mut BenchReport) {
         column("skips_s", "with summaries, s", 3),
     ];
     let mut world = StreamOnDisk::new(place);
-    let (_, published) = timed(|| world.publish(messages));
-    world.commit();
+    let (_, published) = timed(|| {
+        world.publish(messages);
+        world.sync(messages);
+    });
     let (_, summarized) = timed(|| await_summaries(place));
     world.commit();
     let title = format!(
