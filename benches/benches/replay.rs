@@ -139,6 +139,7 @@ impl StreamOnDisk {
     /// Wait until all messages are on disk.
     fn sync(&mut self, messages: usize) {
         while (self.broker.metrics().enqueued as usize) < messages {
+            self.broker.tick(0, 0);
             self.broker.work(0);
             self.commit();
         }

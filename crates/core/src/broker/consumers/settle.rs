@@ -179,6 +179,9 @@ impl Broker {
     #[inline]
     fn give_credit(&mut self, channel: ChannelSlot, delivery: &Delivery) {
         let Some(consumer) = delivery.consumer else { return };
+        if delivery.entry.message == MessageId::NONE {
+            self.settle_for_reader(consumer, delivery.entry.position);
+        }
         let had_none = self.clients[channel].credit.give(1);
         if let Some(it) = self.clients.consumer_of(consumer)
             && it.credit.give(1)

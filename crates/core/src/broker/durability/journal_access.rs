@@ -259,6 +259,13 @@ impl Durability {
         }
     }
 
+    /// Take a change, to record it.
+    pub fn add_change(&mut self, change: TopologyChange) {
+        if let Some(journal) = &mut self.journal {
+            journal.changes.push_back(change);
+        }
+    }
+
     /// Record changes, in their order, as far as there is room, and call `defined` with each new definition. A removed one
     /// that `is_needed` is forgotten later. Returns the sequence of the last record.
     pub fn record_changes(

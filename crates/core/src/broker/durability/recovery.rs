@@ -157,7 +157,9 @@ impl Broker {
             match self.topology.recover(&read) {
                 Ok(queue) => {
                     report.definitions += 1;
-                    if let Some(queue) = queue {
+                    if let (Definition::Reader { name, next, .. }, Some(stream)) = (&read, queue) {
+                        self.recover_place(stream, name, *next);
+                    } else if let Some(queue) = queue {
                         self.recover_queue(queue, definition.id, &read)?;
                         queue_ids.insert(definition.id, queue);
                     }

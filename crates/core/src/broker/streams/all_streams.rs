@@ -45,6 +45,8 @@ pub(crate) struct Streams {
     pub(super) view: ViewScratch,
     /// Room to match messages with the tables of live readers.
     pub(super) table: TableScratch,
+    /// Named readers that have acknowledged something since their places were recorded.
+    acknowledged: VecDeque<Handle<ConsumerSlot>>,
     /// Summarizes segments that are sealed.
     pub(crate) summarizer: Summarizer,
     /// Room for the live readers that ask for a message.
@@ -195,6 +197,16 @@ impl Streams {
     /// Whether live readers have something to get.
     pub fn has_live(&self) -> bool {
         !self.live.is_empty()
+    }
+
+    /// Let the place of a named reader be recorded.
+    pub(super) fn push_acknowledged(&mut self, reader: Handle<ConsumerSlot>) {
+        self.acknowledged.push_back(reader);
+    }
+
+    /// A named reader whose place is to be recorded.
+    pub(super) fn next_acknowledged(&mut self) -> Option<Handle<ConsumerSlot>> {
+        self.acknowledged.pop_front()
     }
 
     /// Let a reader go on when it is its turn.

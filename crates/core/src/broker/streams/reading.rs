@@ -24,6 +24,7 @@ use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::policy::Policy;
 use crate::broker::queues::queue::QueueEntry;
+use crate::broker::streams::places::{NamedReader, Places};
 use crate::broker::streams::skipping::{Skipping, Step};
 use crate::broker::streams::stream::{Stream, StreamReader};
 use crate::broker::streams::stream_record::StreamRecord;
@@ -47,8 +48,15 @@ impl Broker {
         let woken = log.synced();
         let log = self.streams.add_log(log);
         let summarized = SegmentNumber::default();
-        self.queues[id].stream =
-            Some(Box::new(Stream { log, dir, waiting: Vec::new(), woken, live: None, summarized }));
+        self.queues[id].stream = Some(Box::new(Stream {
+            log,
+            dir,
+            waiting: Vec::new(),
+            woken,
+            live: None,
+            summarized,
+            places: Places::new(),
+        }));
         self.streams.add_queue(id);
         self.summarize(id);
         Ok(())
@@ -115,7 +123,10 @@ impl Broker {
         )?;
         let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let log = self.streams.log(log).ok_or_else(|| refused("the stream is gone"))?;
-        let start = start(consume.arguments, log, self.clock.wall_us())
+        let name = self.reader_name(queue, consume)?;
+        let place = name.as_ref().and_then(|name| self.place_of(queue, name));
+        let start = place
+            .map_or_else(|| start(consume.arguments, log, self.clock.wall_us()), |place| Ok(Start::Sequence(place)))
             .map_err(|reason| refused(&format!("invalid arg 'x-stream-offset' of a consumer: {reason}")))?;
         let reader = log.reader(start).map_err(|error| refused(&error.to_string()))?;
         if let Some(filter) = &filter {
@@ -124,7 +135,21 @@ impl Broker {
             added?;
         }
         let skipping = Skipping::of(filter.as_ref());
-        Ok(Some(Box::new(StreamReader { reader, filter, skipping, missed: 0, is_live: false, is_listed: false })))
+        let named = name.map(|name| {
+            if let Some(stream) = &mut self.queues[queue].stream {
+                stream.places.entry(name.clone()).or_default().is_read = true;
+            }
+            Box::new(NamedReader::new(name))
+        });
+        Ok(Some(Box::new(StreamReader {
+            reader,
+            filter,
+            skipping,
+            named,
+            missed: 0,
+            is_live: false,
+            is_listed: false,
+        })))
     }
 
     /// Let a reader go on, if it can take messages.
@@ -190,7 +215,12 @@ impl Broker {
             match reader.reader.next() {
                 Ok(Some(LogItem::Record(record))) => {
                     self.turn.spend(1 + (record.body.len() / BYTES_PER_STEP) as u32);
-                    self.read_record(slot, &reader.filter, &mut reader.missed, record.sequence, record.body);
+                    let sequence = record.sequence;
+                    if self.read_record(slot, &reader.filter, &mut reader.missed, sequence, record.body)
+                        && let Some(named) = &mut reader.named
+                    {
+                        named.deliver(sequence);
+                    }
                 }
                 Ok(Some(LogItem::Missed(first, last))) => reader.missed += last.0 - first.0 + 1,
                 Ok(Some(LogItem::Damaged(damage))) => {
@@ -251,7 +281,7 @@ impl Broker {
         }
     }
 
-    /// Deliver one record, if the reader wants it.
+    /// Deliver one record, if the reader wants it. Returns whether it does.
     fn read_record(
         &mut self,
         slot: ConsumerSlot,
@@ -259,11 +289,11 @@ impl Broker {
         missed: &mut u64,
         sequence: Sequence,
         bytes: &[u8],
-    ) {
+    ) -> bool {
         let Ok(record) = StreamRecord::decode(bytes) else {
             *missed += 1;
             self.report_lost(self.clients[slot].queue, format!("record {sequence} is no message"));
-            return;
+            return false;
         };
         if let Some(filter) = filter {
             let view = View::new(&mut self.streams.view, record.properties, record.body);
@@ -273,11 +303,12 @@ impl Broker {
             self.metrics.count_reading(reading);
             self.turn.spend((reading.spent_ns / STEP_NS) as u32);
             if !is_match {
-                return;
+                return false;
             }
         }
         let properties = annotated(record.properties, sequence, std::mem::take(missed));
         self.write_record(slot, sequence, &Parts { properties: &properties, ..record.parts(bytes) });
+        true
     }
 
     /// Deliver the record with this number to a reader that can take it.
