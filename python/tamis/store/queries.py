@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +12,8 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, 
 
 from tamis.store.database import Database, chunks
 from tamis.store.hierarchies import valid_hierarchies
-from tamis.store.models import query_versions
-from tamis.store.records import ImportCounts, QueryRecord
+from tamis.store.models import query_versions, revisions
+from tamis.store.records import CONTENT, ImportCounts, QueryRecord
 from tamis.store.revisions import Revision, current_revision
 
 if TYPE_CHECKING:
@@ -101,13 +103,10 @@ class Queries(Database):
             StoreError: it stands in a file, which the text names.
             ConfigError: the former content has UNDER, and its hierarchy is gone.
         """
-        from tamis.query import QuerySpec
-
         with self._write() as connection:
             former = _former(connection, key)
             if former is not None:
-                content = (former.text, former.language, former.owner, former.tags, former.deliveries)
-                spec = QuerySpec(key, *content)
+                spec = former.spec()
                 _refuse_missing(connection, [(f"query '{key}'", spec.compile())])
                 put_queries(Revision(connection), [spec])
             else:
@@ -115,6 +114,38 @@ class Queries(Database):
                 revision.refuse_others(f"query '{key}'", _current(connection, [key])[key].origin)
                 end_queries(revision, [key])
             return _current(connection, [key]).get(key)
+
+    def pause_query(self, key: str) -> QueryRecord:
+        """Let the query `key` match nothing from the next batch on, as a new version; a paused one stays as it is.
+
+        Returns:
+            The version that is valid now.
+
+        Raises:
+            KeyError: there is no such query.
+            StoreError: it stands in a file, which the text names.
+        """
+        return self._replace(key, paused=True)
+
+    def resume_query(self, key: str) -> QueryRecord:
+        """Let the paused query `key` match again; what was read meanwhile is not matched. An expired one stays expired.
+
+        Returns and raises as `pause_query`.
+        """
+        return self._replace(key, paused=False)
+
+    def expire_query(self, key: str, at: datetime | None) -> QueryRecord:
+        """Let the query `key` match nothing in batches that begin at this aware time or later; None: it never expires.
+
+        Returns and raises as `pause_query`.
+        """
+        return self._replace(key, expires_at=at)
+
+    def _replace(self, key: str, **content: Any) -> QueryRecord:
+        with self._write() as connection:
+            record = _current(connection, [key])[key]
+            put_queries(Revision(connection), [replace(record.spec(), **content)])
+            return _current(connection, [key])[key]
 
     def get_query(self, key: str) -> QueryRecord:
         """The valid version of the query `key`.
@@ -143,13 +174,19 @@ class Queries(Database):
             return current_revision(connection)
 
     def queries_at(self, revision: int) -> list[QueryRecord]:
-        """The queries valid at `revision`, in the order in which their keys were added.
+        """The queries that match at `revision`, in the order in which their keys were added.
 
-        A key that was removed and added again has the position of its second addition, as in a dict.
+        Paused ones do not, nor those that had expired when the revision was made. A key that was removed and
+        added again has the position of its second addition, as in a dict.
         """
+        made_at = select(revisions.c.created_at).where(revisions.c.revision == revision).scalar_subquery()
         with self._read() as connection:
             return _select(
-                connection, _q.from_revision <= revision, or_(_q.to_revision.is_(None), _q.to_revision > revision)
+                connection,
+                _q.from_revision <= revision,
+                or_(_q.to_revision.is_(None), _q.to_revision > revision),
+                ~_q.paused,
+                or_(_q.expires_at.is_(None), _q.expires_at > made_at),
             )
 
 
@@ -228,13 +265,13 @@ def _set_origin(revision: Revision, keys: Sequence[str]) -> None:
 
 
 def _same(spec: QuerySpec, record: QueryRecord) -> bool:
-    return (spec.text, spec.language, spec.owner, tuple(spec.tags), tuple(spec.deliveries)) == (
-        record.text,
-        record.language,
-        record.owner,
-        record.tags,
-        record.deliveries,
-    )
+    return content_of(spec) == content_of(record)
+
+
+def content_of(query: QueryRecord | QuerySpec) -> dict[str, Any]:
+    """The fields of `CONTENT`, with tuples for lists."""
+    content = {name: getattr(query, name) for name in CONTENT}
+    return content | {name: tuple(content[name]) for name in ("tags", "deliveries")}
 
 
 def _insert_versions(revision: Revision, specs: Sequence[QuerySpec]) -> None:
@@ -255,6 +292,8 @@ def _insert_versions(revision: Revision, specs: Sequence[QuerySpec]) -> None:
                 "owner": spec.owner,
                 "tags": list(spec.tags),
                 "deliveries": list(spec.deliveries),
+                "paused": spec.paused,
+                "expires_at": spec.expires_at,
                 "created_at": revision.now,
                 "from_revision": revision.number,
                 "origin": revision.origin,
@@ -309,7 +348,7 @@ def _current(connection: Connection, keys: Sequence[str]) -> dict[str, QueryReco
     return records
 
 
-_COLUMNS = (_q.key, _q.version, _q.text, _q.language, _q.owner, _q.tags, _q.deliveries, _q.created_at, _q.origin)
+_COLUMNS = [_q[field.name] for field in fields(QueryRecord)]
 
 
 def _select(connection: Connection, *conditions: ColumnElement[bool]) -> list[QueryRecord]:
@@ -317,5 +356,5 @@ def _select(connection: Connection, *conditions: ColumnElement[bool]) -> list[Qu
 
 
 def _record(row: Row[*tuple[Any, ...]]) -> QueryRecord:
-    key, version, text, language, owner, tags, deliveries, created_at, origin = row
-    return QueryRecord(key, version, text, language, owner, tuple(tags), tuple(deliveries), created_at, origin)
+    values: list[Any] = [tuple(value) if isinstance(value, list) else value for value in row]
+    return QueryRecord(*values)

@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import Connection, func, insert, select
 
 from tamis.errors import StoreError
-from tamis.store.models import revisions
+from tamis.store.models import query_versions, revisions
 
 
 class Revision:
@@ -57,3 +57,11 @@ class Revision:
 def current_revision(connection: Connection) -> int:
     """The newest revision that this transaction sees."""
     return int(connection.execute(select(func.coalesce(func.max(revisions.c.revision), 0))).scalar_one())
+
+
+def revision_now(connection: Connection) -> int:
+    """The revision whose queries match now: the newest, or a new one if a query has expired since that was made."""
+    revision, q = Revision(connection), query_versions.c
+    newest = select(revisions.c.created_at).order_by(revisions.c.revision.desc()).limit(1).scalar_subquery()
+    expired = select(q.key).where(q.to_revision.is_(None), q.expires_at > newest, q.expires_at <= revision.now)
+    return revision.number if connection.execute(expired.limit(1)).first() else current_revision(connection)
