@@ -57,6 +57,19 @@ def test_a_query_is_paused_resumed_and_expires(tamis: Tamis) -> None:
     assert tamis("query", "resume", "b").stderr == "b is active, version 3\n"
 
 
+def test_an_owner_changes_only_their_own_queries(tamis: Tamis) -> None:
+    tamis("query", "add", "a", "price > 1", "--as", "ann", "--tag", "x", "--tag", "y")
+    for arguments in (["add", "a", "price > 2"], ["remove", "a"], ["undo", "a"], ["pause", "a"], ["expire", "a", "1d"]):
+        done = tamis("query", *arguments, "--as", "ben")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "query 'a' is ann's; ben may only change queries of their own" in done.stderr
+    assert tamis("query", "pause", "a", "--as", "ann").returncode == 0
+    tamis("query", "add", "b", "price > 1", "--tag", "x")
+    listed = tamis("query", "list", "--tag", "x", "--tag", "y").stdout
+    assert ("x, y" in listed, len(listed.splitlines())) == (True, 2)
+    assert "expected the name of an owner" in tamis("query", "remove", "a", "--as", "").stderr
+
+
 def test_a_query_in_another_language_is_shown_as_selector_text_too(tamis: Tamis) -> None:
     tamis("query", "add", "paper", "currency=USD, urgent", "--language", "fields")
     shown = json.loads(tamis("query", "show", "paper", "--json").stdout)
@@ -283,5 +296,5 @@ def test_a_change_is_undone(tamis: Tamis) -> None:
     assert json.loads(tamis("query", "undo", "q", "--json").stdout)["text"] == "x = 2"
     tamis("query", "add", "new", "x = 3")
     assert tamis("query", "undo", "new").stderr == "removed new, which had no version before\n"
-    assert tamis("query", "undo", "new").stderr == "new is again: x = 3 (version 2)\n"
+    assert tamis("query", "undo", "new").stderr == "new is again: x = 3 (version 2, active)\n"
     assert "no query has the key 'nothing'" in tamis("query", "undo", "nothing").stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +26,32 @@ _VALID_NOW = _q.to_revision.is_(None)
 class Queries(Database):
     """The part of the store that keeps queries. Every change of queries is one new revision."""
 
+    _acting: str | None = None
+
+    def as_owner(self, name: str) -> Queries:
+        """The queries of this store for an owner, who may read all and change their own.
+
+        What they add is theirs. To change, pause, remove or undo another's query, to take one without an owner, or to
+        give one away is a NotAllowedError, and nothing is changed. It shares the connections of this store; close that.
+
+        Raises:
+            ValueError: the name is empty.
+        """
+        if not name:
+            raise ValueError("name: expected the name of an owner, not an empty one")
+        queries = Queries.__new__(Queries)
+        queries.path, queries._engine, queries._writer = self.path, self._engine, self._writer
+        queries._acting = name
+        return queries
+
+    def _revision(self, connection: Connection) -> Revision:
+        return Revision(connection, acting=self._acting)
+
+    def _own(self, specs: Iterable[QuerySpec]) -> Iterator[QuerySpec]:
+        """The specs; those without an owner become the acting owner's."""
+        for spec in specs:
+            yield replace(spec, owner=self._acting) if self._acting and not spec.owner else spec
+
     def add_query(self, spec: QuerySpec) -> QueryRecord:
         """Add a query, or a new version of it if the key exists with other content.
 
@@ -36,6 +62,7 @@ class Queries(Database):
             QueryError: the text cannot be read; nothing was changed.
             ConfigError: the language is unknown, or UNDER asks for a hierarchy that the store does not have.
             StoreError: the query stands in a file, which the text names, with other content.
+            NotAllowedError: as `as_owner` says; so for all that changes queries.
             ValueError: the key is empty.
         """
         return self.add_queries([spec])[0]
@@ -51,10 +78,10 @@ class Queries(Database):
         Raises:
             As `add_query`.
         """
-        wanted, with_under = _checked(specs)
+        wanted, with_under = _checked(self._own(specs))
         with self._write() as connection:
             _refuse_missing(connection, with_under)
-            put_queries(Revision(connection), list(wanted.values()))
+            put_queries(self._revision(connection), list(wanted.values()))
             records = _current(connection, list(wanted))
         return [records[key] for key in wanted]
 
@@ -67,13 +94,13 @@ class Queries(Database):
         """
         from tamis.query import compile_in_file, load_queries
 
-        specs = load_queries(path)
+        specs = list(self._own(load_queries(path)))
         with_under = [
             (f"query '{spec.key}'", query) for spec in specs if (query := compile_in_file(path, spec)).hierarchies
         ]
         with self._write() as connection:
             _refuse_missing(connection, with_under)
-            changed = put_queries(Revision(connection), specs)
+            changed = put_queries(self._revision(connection), specs)
         replaced = sum(before is not None for before, _ in changed)
         return ImportCounts(len(changed) - replaced, replaced, len(specs) - len(changed))
 
@@ -85,9 +112,7 @@ class Queries(Database):
             StoreError: it stands in a file, which the text names.
         """
         with self._write() as connection:
-            revision = Revision(connection)
-            revision.refuse_others(f"query '{key}'", _current(connection, [key])[key].origin)
-            end_queries(revision, [key])
+            _end_by_hand(self._revision(connection), key)
 
     def undo_query(self, key: str) -> QueryRecord | None:
         """Take back the last change of the query `key`; calling it twice changes nothing.
@@ -108,11 +133,9 @@ class Queries(Database):
             if former is not None:
                 spec = former.spec()
                 _refuse_missing(connection, [(f"query '{key}'", spec.compile())])
-                put_queries(Revision(connection), [spec])
+                put_queries(self._revision(connection), [spec])
             else:
-                revision = Revision(connection)
-                revision.refuse_others(f"query '{key}'", _current(connection, [key])[key].origin)
-                end_queries(revision, [key])
+                _end_by_hand(self._revision(connection), key)
             return _current(connection, [key]).get(key)
 
     def pause_query(self, key: str) -> QueryRecord:
@@ -144,7 +167,7 @@ class Queries(Database):
     def _replace(self, key: str, **content: Any) -> QueryRecord:
         with self._write() as connection:
             record = _current(connection, [key])[key]
-            put_queries(Revision(connection), [replace(record.spec(), **content)])
+            put_queries(self._revision(connection), [replace(record.spec(), **content)])
             return _current(connection, [key])[key]
 
     def get_query(self, key: str) -> QueryRecord:
@@ -156,11 +179,17 @@ class Queries(Database):
         with self._read() as connection:
             return _current(connection, [key])[key]
 
-    def list_queries(self, owner: str | None = None) -> list[QueryRecord]:
-        """The valid queries, of one owner or of all, in the order in which their keys were added."""
+    def list_queries(self, owner: str | None = None, tags: Collection[str] = ()) -> list[QueryRecord]:
+        """The valid queries, of one owner or of all, in the order in which their keys were added.
+
+        Args:
+            owner: None: of all.
+            tags: only queries that have all of these.
+        """
         of_owner = [] if owner is None else [_q.owner == owner]
         with self._read() as connection:
-            return _select(connection, _VALID_NOW, *of_owner)
+            records = _select(connection, _VALID_NOW, *of_owner)
+        return [record for record in records if set(tags).issubset(record.tags)]
 
     def query_history(self, key: str) -> list[QueryRecord]:
         """Every version that the query `key` ever had, oldest first; empty for an unknown key."""
@@ -222,6 +251,7 @@ def put_queries(revision: Revision, specs: Sequence[QuerySpec]) -> list[tuple[Qu
 
     Raises:
         StoreError: a query stands in another file, with other content.
+        NotAllowedError: a query is not the acting owner's, or would not be.
     """
     current = _current(revision.connection, [spec.key for spec in specs])
     changed: list[tuple[QueryRecord | None, QuerySpec]] = []
@@ -231,8 +261,10 @@ def put_queries(revision: Revision, specs: Sequence[QuerySpec]) -> list[tuple[Qu
         is_same = before is not None and _same(spec, before)
         if before is not None and (not is_same or revision.origin not in (None, before.origin)):
             revision.refuse_others(f"query '{spec.key}'", before.origin)
+            revision.refuse_strangers(spec.key, before.owner)
             adopted += [spec.key] * is_same
         if not is_same:
+            revision.refuse_strangers(spec.key, spec.owner)
             changed.append((before, spec))
     if changed:
         _insert_versions(revision, [spec for _, spec in changed])
@@ -246,6 +278,14 @@ def end_queries(revision: Revision, keys: Iterable[str]) -> None:
     if rows:
         end = update(query_versions).where(_q.key == bindparam("ended"), _VALID_NOW)
         revision.connection.execute(end.values(to_revision=revision.number), rows)
+
+
+def _end_by_hand(revision: Revision, key: str) -> None:
+    """End one query, unless a file or another owner has it."""
+    record = _current(revision.connection, [key])[key]
+    revision.refuse_others(f"query '{key}'", record.origin)
+    revision.refuse_strangers(key, record.owner)
+    end_queries(revision, [key])
 
 
 def queries_of_file(connection: Connection, origin: str) -> list[QueryRecord]:

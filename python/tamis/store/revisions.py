@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, func, insert, select
 
-from tamis.errors import StoreError
+from tamis.errors import NotAllowedError, StoreError
 from tamis.store.models import query_versions, revisions
 
 
@@ -21,13 +21,15 @@ class Revision:
         now: the time of its changes, UTC.
         applied: all files that are being applied.
         origin: the one whose turn it is; None for a change by hand.
+        acting: the owner who makes the change, and may only touch queries of their own; None: the administrator.
     """
 
-    def __init__(self, connection: Connection, applied: Collection[str] = ()) -> None:
+    def __init__(self, connection: Connection, applied: Collection[str] = (), acting: str | None = None) -> None:
         self.connection = connection
         self.now = datetime.now(UTC)
         self.applied = applied
         self.origin: str | None = None
+        self.acting = acting
 
     @functools.cached_property
     def number(self) -> int:
@@ -52,6 +54,16 @@ class Revision:
         if self.origin is None:
             then = "change it there: the next `tamis run` applies it, and so does `tamis query apply`"
         raise StoreError(f"{what} stands in the file {origin}; {then}")
+
+    def refuse_strangers(self, key: str, owner: str) -> None:
+        """Refuse an owner who would change, or make, the query of another.
+
+        Raises:
+            NotAllowedError: the text says whose the query is.
+        """
+        if self.acting is not None and owner != self.acting:
+            whose = f"is {owner}'s" if owner else "has no owner"
+            raise NotAllowedError(f"query '{key}' {whose}; {self.acting} may only change queries of their own")
 
 
 def current_revision(connection: Connection) -> int:
