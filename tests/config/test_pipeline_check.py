@@ -155,7 +155,7 @@ def test_queries_of_the_store_count_as_they_do_in_a_run(folder: Path) -> None:
 def test_a_store_of_a_newer_version_is_told(folder: Path) -> None:
     Store.open(folder / "tamis.sqlite").close()
     connection = sqlite3.connect(folder / "tamis.sqlite", isolation_level=None)
-    connection.execute(f"UPDATE alembic_version SET version_num = '{SCHEMA_VERSION + 1:04}'")
+    connection.execute("UPDATE alembic_version SET version_num = ?", (f"{SCHEMA_VERSION + 1:04}",))
     connection.close()
     (problem,) = _problems(folder)
     assert problem.startswith(f"pipeline.toml: tamis.sqlite: the store is of version {SCHEMA_VERSION + 1}")
