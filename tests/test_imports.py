@@ -38,7 +38,7 @@ HEAVY = {
     "structlog": {"broker"},
     "pika": {"cli", "adapters"},
     "aio_pika": {"client", "notify"},
-    "starlette": {"web", "adapters"},
+    "starlette": {"web", "adapters", "notify"},
     "uvicorn": {"web", "adapters"},
     "jinja2": {"config"},
     "httpx2": {"adapters", "notify"},

@@ -56,7 +56,7 @@ def part(message: EmailMessage, kind: str) -> str:
 
 def test_an_e_mail_says_what_its_templates_say_in_its_owner_s_time(record: NotificationRecord, folder: Path) -> None:
     mail, message = write([replace(record, body="Plant <b> garlic\nbefore frost & ice.")], folder)
-    assert (mail.note, message["Subject"]) == (None, "frost at 13:00")
+    assert (mail.notes, message["Subject"]) == ({}, "frost at 13:00")
     assert message["Message-ID"] == f"<{record.id}@tamis.invalid>"
     assert part(message, "plain") == "ann: Plant <b> *garlic*\nbefore *frost* & ice.\n"
     assert part(message, "html") == (
@@ -84,12 +84,12 @@ def test_what_a_template_cannot_say_is_said_in_the_built_in_words(record: Notifi
     (folder / "mail.txt").write_text("{% if message.size %}{{ 700 / (message.size - 8) }}{% endif %}")
     odd = replace(record, properties='{"size": 8}')
     mail, message = write([odd], folder)
-    assert mail.note == "in the built-in words, because a template failed: division by zero"
+    assert mail.notes[0] == "in the built-in words, because a template failed: division by zero"
     assert part(message, "plain").startswith("The query 'frost' matched a message.")
     channel = EmlChannel(EmlDelivery(name="e", type="eml", folder=folder / "out", templates=folder))
     channel.open()
     sent = channel.deliver([DueDelivery(1, 0, odd)])
-    assert (sent.failures, sent.notes) == ({}, {1: mail.note})
+    assert (sent.failures, sent.notes) == ({}, {1: mail.notes[0]})
     assert [path.name for path in (folder / "out").iterdir()] == [f"{record.id}.eml"]
 
 

@@ -106,6 +106,7 @@ class PipelineCheck:
         yield from self._query_deliveries()
         yield from self._adapters()
         yield from self._deliveries()
+        yield from self._unsubscribe()
         if not broken:
             yield from self._tests()
 
@@ -190,6 +191,14 @@ class PipelineCheck:
                     ask()
                 except ConfigError as error:
                     yield self._at(("delivery", index, key), error)
+
+    def _unsubscribe(self) -> Iterator[Problem]:
+        if self._config.unsubscribe is not None:
+            importlib.import_module("uvicorn")
+            try:
+                self._config.unsubscribe.secret()
+            except ConfigError as error:
+                yield self._at(("unsubscribe", "secret_env"), error)
 
     def _tests(self) -> Iterator[Problem]:
         from tamis.engine.build import build_engine

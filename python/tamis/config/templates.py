@@ -147,7 +147,8 @@ def sample(name: str, *, many: bool) -> dict[str, Any]:
         name: of the template.
         many: with all that there can be; else with as little as possible.
     """
-    common = {"owner": "ann", "zone": "Europe/Berlin"}
+    link = "https://example.org/unsubscribe/WyJhbm4i.AAAA" if many else ""
+    common = {"owner": "ann", "zone": "Europe/Berlin", "unsubscribe": link}
     one = _notification(many)
     if name in ALONE:
         return {**one, **common}

@@ -6,11 +6,10 @@ replaces a file by the same file."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tamis.config.deliveries import EmlDelivery
-from tamis.config.owners import OwnerConfig
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.files import explain, sync_folder
 from tamis.notify.mail_writer import MailWriter
@@ -22,9 +21,9 @@ class EmlChannel:
 
     batch_count = 100  # as many are written again after a crash
 
-    def __init__(self, config: EmlDelivery, owners: Mapping[str, OwnerConfig] = {}) -> None:
+    def __init__(self, config: EmlDelivery, writer: MailWriter | None = None) -> None:
         """Make the channel; no file is touched yet."""
-        self._folder, self._writer = config.folder, MailWriter(config, owners)
+        self._folder, self._writer = config.folder, writer or MailWriter(config, {})
 
     def open(self) -> None:
         """Create the folder.
@@ -71,8 +70,9 @@ class EmlChannel:
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
             sent.failures.update((it.delivery_id, f"cannot be rendered as an e-mail: {error}") for it in group)
             return
-        if mail.note is not None:
-            sent.notes.update((it.delivery_id, mail.note) for it in group)
+        sent.notes.update(mail.notes)
+        if not mail.recipients:
+            return
         # The temporary name is always the same, so the next try overwrites what a crash left.
         temporary = self._folder / f".{mail.name}.tmp"
         _write_synced(temporary, mail.content)

@@ -2,7 +2,7 @@
 
 Pure: the same record gives the same bytes.
 
-Source: RFC 5322 (headers, Message-ID), RFC 2919 (List-Id)."""
+Source: RFC 5322 (headers, Message-ID), RFC 2919 (List-Id), RFC 8058 (one-click unsubscribe)."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ BODY_CHARACTERS = 4000
 """Maximum length of the message's text in the e-mail."""
 
 _HEADER_CHARACTERS = 200
+_LINK_CHARACTERS_MAX = 900  # a line of an e-mail has at most 998
 _DIGEST_REASONS = 3
 _LABEL_CHARACTERS = 100
 _NOT_IN_LABEL = re.compile(r"[^A-Za-z0-9.-]+")
@@ -55,6 +56,7 @@ def render(
     recipients: Sequence[str],
     domain: str,
     words: Words | None = None,
+    unsubscribe: str = "",
 ) -> tuple[str, bytes]:
     """Render the e-mail of a notification, or the digest of several; the same arguments give the same bytes.
 
@@ -66,6 +68,7 @@ def render(
         recipients: for To.
         domain: of the Message-ID, whose other half is the notification's id, or `digest_id`.
         words: what it says; default: `words_of`.
+        unsubscribe: the link that ends such e-mails with one click, if there is one.
 
     Returns:
         Its name; and ASCII with CRLF, for files and for SMTP.
@@ -90,7 +93,14 @@ def render(
     if words.html is not None:
         message.add_alternative(_printable(words.html), subtype="html", cte="quoted-printable")
         message.set_boundary(f"=_{name}")  # the default one is random; quoted-printable text never has "=_"
-    return name, message.as_bytes()
+    return name, _one_click(unsubscribe) + message.as_bytes()
+
+
+def _one_click(link: str) -> bytes:
+    """The headers of RFC 8058, written by hand: the library folds a long link into something else."""
+    if not link or len(link) > _LINK_CHARACTERS_MAX:
+        return b""
+    return f"List-Unsubscribe: <{link}>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n".encode("ascii")
 
 
 def _printable(text: str) -> str:

@@ -26,16 +26,20 @@ class Reader:
         owner: of the queries; may be empty.
         zone: their time zone.
         templates: the folder of their templates, if there is one.
+        unsubscribe: the link that ends such e-mails, if there is one.
     """
 
     owner: str = ""
     zone: str = "UTC"
     templates: Path | None = None
+    unsubscribe: str = ""
 
 
 def words_for(records: Sequence[NotificationRecord], reader: Reader) -> tuple[Words, str | None]:
     """The words of an e-mail, and why a template could not be used, if one could not."""
     plain = words_of(records)
+    if reader.unsubscribe:
+        plain = plain._replace(text=f"{plain.text}\n\n-- \nTo get no more of these e-mails: {reader.unsubscribe}")
     if reader.templates is None:
         return plain, None
     try:
@@ -78,7 +82,7 @@ def _from_templates(records: Sequence[NotificationRecord], folder: Path, plain: 
 
 
 def _common(reader: Reader) -> dict[str, Any]:
-    return {"owner": reader.owner, "zone": reader.zone}
+    return {"owner": reader.owner, "zone": reader.zone, "unsubscribe": reader.unsubscribe}
 
 
 def _fields(record: NotificationRecord) -> Known:

@@ -27,6 +27,7 @@ from tamis.store.records import (
     QueryMatches,
     QueryRecord,
     Trace,
+    Unsubscription,
     notification_id,
 )
 from tamis.store.store import Store
@@ -54,5 +55,6 @@ __all__ = [
     "QueryRecord",
     "Store",
     "Trace",
+    "Unsubscription",
     "notification_id",
 ]

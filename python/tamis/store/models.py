@@ -28,7 +28,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -202,6 +202,15 @@ pruned_notifications = Table(
     "pruned_notifications",  # notifications that are gone and must not be made again
     metadata,
     Column("notification_id", String, primary_key=True),
+    sqlite_with_rowid=False,
+)
+
+unsubscriptions = Table(
+    "unsubscriptions",  # who wants no more e-mails
+    metadata,
+    Column("address", String, primary_key=True),  # in lower case
+    Column("query_key", String, primary_key=True),  # empty: of all queries
+    Column("created_at", UtcDateTime, nullable=False),
     sqlite_with_rowid=False,
 )
 

@@ -458,6 +458,14 @@ class QueryMatches:
     timeline: tuple[tuple[datetime, int], ...] = field(default=())
 
 
+class Unsubscription(NamedTuple):
+    """An address that wants no more e-mails of a query, or with an empty key of any, since a time, UTC."""
+
+    address: str
+    query_key: str
+    created_at: datetime
+
+
 class Poll(NamedTuple):
     """When an adapter looked for new messages, and when it will look again, UTC; None if it will not."""
 
