@@ -41,6 +41,7 @@ HEAVY = {
     "starlette": {"web", "adapters", "notify"},
     "uvicorn": {"web", "adapters"},
     "jinja2": {"config"},
+    "cronsim": {"config", "notify"},
     "httpx2": {"adapters", "notify"},
     "feedparser": {"adapters"},
     "fastfeedparser": {"adapters"},
