@@ -6,6 +6,7 @@ nothing: it only stores. Every change is one transaction, which is on disk when 
 from __future__ import annotations
 
 from tamis.store.records import (
+    AdapterProblem,
     AdapterState,
     BatchCounts,
     BatchResult,
@@ -33,6 +34,7 @@ from tamis.store.records import (
 from tamis.store.store import Store
 
 __all__ = [
+    "AdapterProblem",
     "AdapterState",
     "BatchCounts",
     "BatchResult",

@@ -28,7 +28,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -248,6 +248,16 @@ adapters = Table(
     Column("polled_at", UtcDateTime),
     Column("next_poll_at", UtcDateTime),
     CheckConstraint("desired IN ('running', 'paused', 'stopped')", name="adapters_desired"),
+)
+
+adapter_errors = Table(
+    "adapter_errors",  # the last ones of each adapter
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Column("error", String, nullable=False),
+    Index("adapter_errors_of", "name", "id"),
 )
 
 leases = Table(

@@ -444,6 +444,13 @@ class AdapterState:
     next_poll_at: datetime | None = None
 
 
+class AdapterProblem(NamedTuple):
+    """An error of an adapter, and when it was reported, UTC."""
+
+    at: datetime
+    error: str
+
+
 @dataclass(frozen=True, slots=True)
 class QueryMatches:
     """A query and the matches of all its versions; `timeline` has (start of the bucket, matches), ascending."""
