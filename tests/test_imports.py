@@ -40,6 +40,7 @@ HEAVY = {
     "aio_pika": {"client", "notify"},
     "starlette": {"web", "adapters"},
     "uvicorn": {"web", "adapters"},
+    "jinja2": {"config"},
     "httpx2": {"adapters", "notify"},
     "feedparser": {"adapters"},
     "fastfeedparser": {"adapters"},

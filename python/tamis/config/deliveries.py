@@ -12,7 +12,8 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tamis.config.errors import MistakeError
-from tamis.config.fields import Count, Domain, Line, Name, PathBeside, Port, Seconds, Section
+from tamis.config.fields import Count, Domain, Line, Name, PathBeside, Port, Seconds, Section, TemplatesBeside
+from tamis.config.templates import templates_of
 from tamis.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class _Mail(_Delivery):
         default=("subscriber@localhost",), alias="to"
     )
     domain: Domain = "tamis.invalid"
+    templates: TemplatesBeside | None = None
 
     @property
     def is_for_people(self) -> bool:
@@ -211,6 +213,7 @@ class WebhookDelivery(_Delivery):
             changed without a gap.
         ca_file: certificates to trust instead of the system's.
         timeout_s: for the whole of one request.
+        templates: a folder with the template of the request's body.
     """
 
     type: Literal["webhook"]
@@ -218,6 +221,13 @@ class WebhookDelivery(_Delivery):
     secret_env: Annotated[tuple[Line, ...], BeforeValidator(_as_tuple), Field(min_length=1)]
     ca_file: PathBeside | None = None
     timeout_s: Seconds = 15.0
+    templates: TemplatesBeside | None = None
+
+    @model_validator(mode="after")
+    def _template_is_there(self) -> Self:
+        if self.templates is not None and "webhook.json" not in templates_of(self.templates).names:
+            raise MistakeError(("templates",), f"{self.templates}: expected the template webhook.json")
+        return self
 
     def secrets(self) -> list[bytes]:
         """The secrets, in the order of `secret_env`.

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BeforeValidator, model_validator
 
 from tamis.config.errors import MistakeError
-from tamis.config.fields import Clock, Count, Line, Name, QuietHours, Seconds, Section
+from tamis.config.fields import Clock, Count, Line, Name, QuietHours, Seconds, Section, TemplatesBeside
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -34,6 +34,7 @@ class OwnerConfig(Section):
         quiet: hours in which nothing is sent; it goes as a digest at their end.
         most: maximum number of e-mails of one query in `per_s`; the others go as a digest at its end.
         per_s: see `most`.
+        templates: a folder with templates for their e-mails, instead of the delivery's.
     """
 
     name: Name
@@ -45,6 +46,7 @@ class OwnerConfig(Section):
     quiet: QuietHours | None = None
     most: Count | None = None
     per_s: Seconds = 3600.0
+    templates: TemplatesBeside | None = None
 
     @property
     def zone(self) -> ZoneInfo:

@@ -106,7 +106,7 @@ def make_channel(config: DeliveryConfig, store: Store, owners: Mapping[str, Owne
         case WebhookDelivery():
             from tamis.notify.webhook import WebhookChannel
 
-            return WebhookChannel(config)
+            return WebhookChannel(config, owners)
         case AmqpDelivery():
             from tamis.notify.amqp import AmqpChannel
 

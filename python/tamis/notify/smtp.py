@@ -20,7 +20,7 @@ from tamis.config.deliveries import SmtpDelivery
 from tamis.config.owners import OwnerConfig
 from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
 from tamis.notify.interruptible import InterruptibleLoop
-from tamis.notify.mail import recipients_of, render
+from tamis.notify.mail_writer import MailWriter
 from tamis.store import DueDelivery
 
 _SERVICE_NOT_AVAILABLE = 421  # said of the server, not of a message
@@ -41,7 +41,7 @@ class SmtpChannel:
 
     def __init__(self, config: SmtpDelivery, owners: Mapping[str, OwnerConfig] = {}) -> None:
         """Make the channel; nothing is connected yet."""
-        self._config, self._owners = config, owners
+        self._config, self._writer = config, MailWriter(config, owners)
         self._server = f"{config.host}:{config.port}"
         self._sender = parseaddr(config.sender)[1] or config.sender
         self._password = config.password()
@@ -124,20 +124,21 @@ class SmtpChannel:
 
     async def _send(self, group: Sequence[DueDelivery], sent: Sent) -> None:
         """Send one e-mail for all of `group`, which share its outcome."""
-        config, first = self._config, group[0]
-        named = recipients_of(first, config.recipients, self._owners)
+        first = group[0]
         try:
-            _, content = render([it.notification for it in group], config.sender, named, config.domain)
+            mail = self._writer.write(group)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
             sent.failures.update((it.delivery_id, f"cannot be rendered as an e-mail: {error}") for it in group)
             return
-        addresses = dict.fromkeys(parseaddr(recipient)[1] or recipient for recipient in named)
+        addresses = dict.fromkeys(parseaddr(recipient)[1] or recipient for recipient in mail.recipients)
         waiting = [recipient for recipient in addresses if recipient not in first.recipients]
         try:
-            replies = await self._hand_over(waiting, content) if waiting else {}
+            replies = await self._hand_over(waiting, mail.content) if waiting else {}
         except (aiosmtplib.SMTPException, OSError) as error:
             sent.failures.update((it.delivery_id, _one_line(error)) for it in group)
         else:
+            if mail.note is not None:
+                sent.notes.update((it.delivery_id, mail.note) for it in group)
             accepted = {recipient: None for recipient in waiting if recipient not in replies}
             for it in group:
                 _judge(it.delivery_id, {**first.recipients, **accepted}, replies, sent)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     DateTime,
@@ -27,7 +28,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -71,7 +72,15 @@ query_versions = Table(
     Column("from_revision", Integer, ForeignKey("revisions.revision"), nullable=False),
     Column("to_revision", Integer, ForeignKey("revisions.revision")),  # the first revision without it; null: valid
     Column("origin", String),  # the file that it stands in; null: added by hand
+    Column("paused", Boolean, nullable=False, server_default="0"),
+    Column("expires_at", UtcDateTime),  # it is not valid at the revisions made from then on; null: never
     Index("query_versions_place", "place"),
+)
+Index(
+    "query_versions_expiring",
+    query_versions.c.expires_at,
+    query_versions.c.key,
+    sqlite_where=query_versions.c.expires_at.is_not(None),
 )
 Index(
     "query_versions_current",
