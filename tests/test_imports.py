@@ -46,6 +46,7 @@ HEAVY = {
     "feedparser": {"adapters"},
     "fastfeedparser": {"adapters"},
     "imapclient": {"adapters"},
+    "confluent_kafka": {"adapters"},
     "prometheus_client": {"web"},
 }
 """Heavy package -> the parts that may import it."""

@@ -145,6 +145,7 @@ impl Broker {
         self.expire();
         self.streams.expire(&self.queues, self.clock.wall_us());
         self.durability.remove_unwanted();
+        self.messages.free_spare();
         self.refuse_held();
         self.shed_unfinished();
         self.spill_older();

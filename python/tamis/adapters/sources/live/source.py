@@ -68,6 +68,8 @@ class LiveSource(Source):
     packages: ClassVar[tuple[str, ...]] = ()
     """The packages that it needs."""
     unit = "messages"
+    extra: ClassVar[str] = "adapters"
+    """The extra of tamis that has them."""
     options: LiveOptions
 
     def __init__(self, options: LiveOptions) -> None:
@@ -86,7 +88,9 @@ class LiveSource(Source):
         """
         for name in self.packages:
             if importlib.util.find_spec(name) is None:
-                raise AdapterError(f"type '{self.type}': expected the package {name}; pip install 'tamis[adapters]'")
+                raise AdapterError(
+                    f"type '{self.type}': expected the package {name}; pip install 'tamis[{self.extra}]'"
+                )
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what belongs to one process."""
