@@ -16,6 +16,7 @@ from tamis.cli import output
 from tamis.cli.options import JsonOption, StoreOption, open_store
 from tamis.cli.queries.against_pipeline import check_against_pipeline
 from tamis.cli.queries.apply import apply
+from tamis.cli.queries.try_query import try_
 from tamis.errors import TamisError
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from tamis.store.queries import Queries
 
 app = typer.Typer(
-    help="Add, list, show, pause, resume, expire, remove, undo, apply and import standing queries.",
+    help="Try, add, list, show, pause, resume, expire, remove, undo, apply and import standing queries.",
     no_args_is_help=True,
 )
 app.command()(apply)
+app.command("try")(try_)
 
 EXPIRY_FORMS = "a date (its last day, in UTC), a time, or a duration as 30d (m, h, d, w)"
 AsOption = Annotated[
