@@ -54,6 +54,26 @@ def test_adapters_are_listed_with_what_was_asked_of_them(tamis: Tamis) -> None:
     assert [it["desired"] for it in states] == ["running", "running"]
 
 
+def test_an_adapter_is_shown_with_its_errors(tamis: Tamis, pipeline: Path) -> None:
+    with Store.open(pipeline / "tamis.sqlite") as store:
+        store.report_adapter("inbox", "failed", error="no route", at=datetime(2026, 11, 23, 12, tzinfo=UTC))
+        store.report_adapter("inbox", "running", read_count=7)
+    shown = tamis("adapter", "show", "inbox").stdout
+    for expected in (
+        "source:     mbox, inbox.mbox",
+        "read:       7 messages, 0 of them dead",
+        f"behind:     {len(MAIL)} bytes",
+        "error:      none now",
+        "  2026-11-23 12:00:00 UTC  no route",
+    ):
+        assert expected in shown
+    it = json.loads(tamis("adapter", "show", "inbox", "--json").stdout)
+    assert (it["behind"], it["unit"], it["errors"][0]["error"]) == (len(MAIL), "bytes", "no route")
+    (pipeline / "inbox.mbox").unlink()
+    assert "behind:     " in tamis("adapter", "show", "inbox").stdout
+    assert "no [[adapter]] is named 'inbix'" in tamis("adapter", "show", "inbix").stderr
+
+
 @pytest.mark.usefixtures("pipeline")
 def test_an_unknown_name_changes_nothing(tamis: Tamis) -> None:
     done = tamis("adapter", "stop", "inbox", "inbix")

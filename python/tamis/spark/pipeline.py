@@ -20,10 +20,12 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from tamis.adapters.adapter import Adapter
+from tamis.adapters.http_thread import HttpThread
 from tamis.adapters.manager import LOOK_INTERVAL_S, AdapterManager
 from tamis.config.apply import apply_config
 from tamis.errors import TamisError
 from tamis.notify.engine import NotificationEngine
+from tamis.notify.unsubscribe import Links, application
 from tamis.spark.batch import process_batch
 from tamis.spark.deliveries import DeliveryThreads
 from tamis.spark.lease import HeldLease, held_lease
@@ -181,7 +183,11 @@ class _Run:
         self._config, self._store, self._once = config, store, once
         self._tally = Tally()
         self._snapshots = Snapshots(store, config.pipeline.work, functools.partial(ship, spark))
-        engine = NotificationEngine(store, config.deliveries, keep=config.pipeline.keep, owners=config.owners)
+        links = Links(it.url, it.secret()) if (it := config.unsubscribe) else None
+        engine = NotificationEngine(
+            store, config.deliveries, keep=config.pipeline.keep, owners=config.owners, links=links
+        )
+        self._unsubscribe = HttpThread(application(links, store), *it.address) if it and links else None
         self._deliveries = DeliveryThreads(engine.dispatchers, self._tally)
         adapters = [Adapter.from_config(adapter, config.pipeline.work) for adapter in config.adapters]
         self._manager = AdapterManager(spark, adapters, self._stream, store)
@@ -191,7 +197,15 @@ class _Run:
         self._look_at = 0.0
 
     def start(self) -> None:
-        """Start the deliveries; the adapters start with the first look."""
+        """Start the deliveries; the adapters start with the first look.
+
+        Raises:
+            TamisError: the address of ``[unsubscribe]`` cannot be listened on.
+        """
+        if self._unsubscribe is not None and not self._unsubscribe.start():
+            assert self._config.unsubscribe is not None  # noqa: S101 - for the type checker
+            listen = self._config.unsubscribe.listen
+            raise TamisError(f"[unsubscribe]: {listen} cannot be listened on; another program may use it")
         self._spark.streams.addListener(self._poll_times)
         self._deliveries.start()
 
@@ -226,6 +240,8 @@ class _Run:
             self._spark.streams.removeListener(self._poll_times)
         finally:
             self._deliveries.close(drain=drain and self._fatal is None, stop=stop)
+            if self._unsubscribe is not None:
+                self._unsubscribe.stop()
 
     def report(self, progress: OnProgress | None) -> None:
         """Report the progress of the run."""

@@ -147,6 +147,7 @@ impl Broker {
         self.streams.expire(&self.queues, self.clock.wall_us());
         self.record_places();
         self.durability.remove_unwanted();
+        self.messages.free_spare();
         self.refuse_held();
         self.shed_unfinished();
         self.spill_older();

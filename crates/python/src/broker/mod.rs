@@ -283,10 +283,13 @@ impl PyBroker {
         data: PyBuffer<u8>,
         now_us: u64,
     ) -> PyResult<BrokerOutput<'py>> {
-        self.input.resize(data.item_count(), 0);
-        data.copy_to_slice(py, &mut self.input)?;
+        if self.input.len() < data.item_count() {
+            self.input.resize(data.item_count(), 0);
+        }
+        let input = &mut self.input[..data.item_count()];
+        data.copy_to_slice(py, input)?;
         let began = Instant::now();
-        self.broker.receive(ConnectionId::from_bits(connection), &self.input, now_us);
+        self.broker.receive(ConnectionId::from_bits(connection), input, now_us);
         self.note_call("receive", began);
         Ok(self.take_output(py))
     }

@@ -112,7 +112,7 @@ pub(super) fn queue_to_py(row: &Bound<'_, PyDict>, queue: QueueOverview) -> PyRe
         it.set_item("is_reading", reader.is_reading)?;
         readers.append(it)?;
     }
-    row.set_item("readers", readers)
+    row.set_item("named_readers", readers)
 }
 
 pub(super) fn consumer_to_py(row: &Bound<'_, PyDict>, consumer: ConsumerOverview) -> PyResult<()> {

@@ -53,7 +53,7 @@ def stream_info(
     readers = [row for row in rows(data, "consumers") if row["queue"] == name]
     if as_json:
         for row in found:
-            output.data_json({**row, "readers": readers, "named_readers": row["readers"]})
+            output.data_json({**row, "readers": readers})
         return OK if found else NOTHING
     for row in found:
         for key in ("name", "ready", "published", "log", "arguments"):
@@ -61,8 +61,8 @@ def stream_info(
         header = ("READER", "CONNECTION", "UNACKNOWLEDGED", "CREDIT")
         fields = ("tag", "connection", "unacknowledged", "prefetch_count")
         output.table(header, [[reader[field] for field in fields] for reader in readers], numbers=(2, 3))
-        if row["readers"]:
-            names = [[it["name"], it["next"], it["lag"], "yes" if it["is_reading"] else "no"] for it in row["readers"]]
+        if named := row["named_readers"]:
+            names = [[it["name"], it["next"], it["lag"], "yes" if it["is_reading"] else "no"] for it in named]
             output.data("")
             output.table(("NAMED READER", "NEXT", "LAG", "READS NOW"), names, numbers=(1, 2))
     return OK if found else NOTHING

@@ -130,8 +130,8 @@ impl Broker {
         if place.next.replace(next) == Some(next) {
             return false;
         }
-        self.durability.add_change(TopologyChange::Added(definition));
-        true
+        // Without room, a crash takes the reader back to the place that was recorded last.
+        self.durability.add_change(TopologyChange::Added(definition))
     }
 
     /// Take the place of a named reader that was recovered.
@@ -152,8 +152,11 @@ impl Broker {
             None => Ok(false),
             Some(place) if place.is_read => Err(format!("a consumer reads stream '{stream}' as '{name}'")),
             Some(_) => {
+                let key = DefinitionKey::reader(vhost, stream, name);
+                if !self.durability.add_change(TopologyChange::Removed(key)) {
+                    return Err("low on disk: nothing can be forgotten now".to_owned());
+                }
                 it.places.remove(name);
-                self.durability.add_change(TopologyChange::Removed(DefinitionKey::reader(vhost, stream, name)));
                 self.record_changes();
                 Ok(true)
             }
