@@ -59,14 +59,14 @@ class Stream:
     ) -> AsyncGenerator[ReceivedMessage, None]:
         """Yield messages, for ever. After a broken connection it goes on behind the last message that it has yielded.
 
-        With a `name`, the broker keeps the reader's place, and the next loop of that name goes on there, in any program. A
-        message counts as read when the next one is asked for; after a crash of the broker, some may come again.
+        With a `name`, the broker keeps the reader's place, and the next loop of that name goes on there, in any program.
+        A message counts as read when the next one is asked for; after a crash of the broker, some may come again.
 
         Args:
             query: which messages; None: all.
             language: of the query.
-            start: where to begin: ``first``, ``last``, ``next``, a number, a time, or an age such as ``1h``. A `name` that
-                the broker knows begins at its place.
+            start: where to begin: ``first``, ``last``, ``next``, a number, a time, or an age such as ``1h``. A
+                `name` that the broker knows begins at its place.
             name: of the reader, whose place the broker keeps; one loop at a time may have it.
             credit: the number of messages that may be on their way.
 

@@ -114,6 +114,12 @@ impl Broker {
     #[inline]
     fn settle_delivery(&mut self, channel: ChannelSlot, delivery: &Delivery, settlement: Settlement) {
         self.give_credit(channel, delivery);
+        if delivery.entry.message == MessageId::NONE
+            && !matches!(settlement, Settlement::Requeue)
+            && let Some(consumer) = delivery.consumer
+        {
+            self.settle_for_reader(consumer, delivery.entry.position);
+        }
         self.settle_returned(delivery, settlement);
     }
 
@@ -179,9 +185,6 @@ impl Broker {
     #[inline]
     fn give_credit(&mut self, channel: ChannelSlot, delivery: &Delivery) {
         let Some(consumer) = delivery.consumer else { return };
-        if delivery.entry.message == MessageId::NONE {
-            self.settle_for_reader(consumer, delivery.entry.position);
-        }
         let had_none = self.clients[channel].credit.give(1);
         if let Some(it) = self.clients.consumer_of(consumer)
             && it.credit.give(1)

@@ -102,10 +102,10 @@ impl Broker {
         let named = reader.named.as_ref()?;
         let position = reader.reader.position();
         let tail = || self.queues.get(consumer.queue)?.stream.as_ref()?.live.as_ref()?.tail.next();
-        let next = match named.delivered.front() {
+        let next = match named.first_unsettled() {
             #[cfg(test)]
             Some(_) if self.faults.forgets_unacknowledged => position,
-            Some((first, _)) => *first,
+            Some(first) => first,
             None if reader.reader.awaits_time() => return None,
             None if reader.is_live => tail().map_or(position, |next| next.max(position)),
             None => position,

@@ -1,10 +1,14 @@
 //! The places of a stream's named readers, and what each has not acknowledged.
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 
 use crate::journal::Sequence;
+
+/// The maximum number of deliveries to a named reader that are noted: more than its credit. The others were put back, and come
+/// again when it resumes, because those that are noted do.
+const UNSETTLED_MAX: usize = 2 * 65_536;
 
 /// The place of a named reader, as its stream keeps it.
 #[derive(Debug, Default)]
@@ -19,8 +23,8 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct NamedReader {
     pub(super) name: Box<str>,
-    /// The numbers of its deliveries from the first that was not acknowledged, and whether each was.
-    pub(super) delivered: VecDeque<(Sequence, bool)>,
+    /// The numbers of deliveries that were not acknowledged: of too many the first ones, which decide where it resumes.
+    unsettled: BTreeSet<Sequence>,
     /// Whether it is among those whose places are recorded in the next tick.
     pub(super) is_listed: bool,
 }
@@ -43,21 +47,24 @@ pub(crate) type Places = HashMap<Box<str>, Place>;
 
 impl NamedReader {
     pub fn new(name: Box<str>) -> Self {
-        Self { name, delivered: VecDeque::new(), is_listed: false }
+        Self { name, unsettled: BTreeSet::new(), is_listed: false }
     }
 
     /// Note a delivery.
     pub fn deliver(&mut self, sequence: Sequence) {
-        self.delivered.push_back((sequence, false));
+        self.unsettled.insert(sequence);
+        if self.unsettled.len() > UNSETTLED_MAX {
+            self.unsettled.pop_last();
+        }
     }
 
     /// Note that a delivery was acknowledged.
     pub(super) fn settle(&mut self, sequence: Sequence) {
-        if let Ok(index) = self.delivered.binary_search_by_key(&sequence, |(number, _)| *number) {
-            self.delivered[index].1 = true;
-        }
-        while self.delivered.front().is_some_and(|(_, is_settled)| *is_settled) {
-            self.delivered.pop_front();
-        }
+        self.unsettled.remove(&sequence);
+    }
+
+    /// The first delivery that was not acknowledged.
+    pub(super) fn first_unsettled(&self) -> Option<Sequence> {
+        self.unsettled.first().copied()
     }
 }

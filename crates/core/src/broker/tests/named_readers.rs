@@ -1,10 +1,10 @@
-//! Named readers against a naive one: what was not acknowledged comes again, and what was acknowledged and recorded does not.
+//! Named readers against a naive one: what was not acknowledged comes again, and what was recorded as read does not.
 
 use std::collections::BTreeSet;
 
 use super::client::{ReceivedMethod, TestBroker, closed, names, table, text};
 use super::streaming::{declare, offsets, publish, read};
-use crate::amqp::method::{BasicAck, BasicCancel, BasicConsume, BasicQos, ChannelClose};
+use crate::amqp::method::{BasicAck, BasicCancel, BasicConsume, BasicNack, BasicQos, ChannelClose};
 use crate::amqp::{BasicProperties, FieldValue, Method};
 
 use crate::broker::simulation::Faults;
@@ -185,8 +185,7 @@ fn run(seed: u64, faults: Faults) -> Result<usize, String> {
     // In the end it gets everything.
     world.detach(&mut dice);
     world.attach(&mut dice)?;
-    loop {
-        let Some((connection, delivered)) = &mut world.reader else { break };
+    while let Some((connection, delivered)) = &mut world.reader {
         let (connection, count) = (*connection, delivered.len());
         delivered.iter_mut().for_each(|(number, is_settled)| {
             *is_settled = true;
@@ -253,6 +252,25 @@ fn a_name_is_read_by_one_and_is_listed_until_it_is_forgotten() {
     disk.power_cut(&mut Dice::new(4));
     let world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     assert_eq!(readers(&world), []);
+}
+
+#[test]
+fn what_is_put_back_comes_again_when_the_reader_resumes() {
+    for multiple in [false, true] {
+        let disk = SimulatedDisk::new();
+        let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+        let (id, reader) = (world.connect(), world.connect());
+        declare(&mut world, id, &[]);
+        publish(&mut world, id, 1..7);
+        world.commit();
+        assert_eq!(offsets(&read(&mut world, reader, 4, &named("audit", "first"))), [1, 2, 3, 4]);
+        world.ask(reader, 1, BasicAck { delivery_tag: 1, multiple: false });
+        world.ask(reader, 1, BasicNack { delivery_tag: 2, multiple, requeue: true });
+        world.ask(reader, 1, BasicAck { delivery_tag: 6, multiple: true });
+        world.broker.disconnect(reader, 0);
+        let reader = world.connect();
+        assert_eq!(offsets(&read(&mut world, reader, 9, &named("audit", "first"))), [2, 3, 4, 5, 6]);
+    }
 }
 
 #[test]
