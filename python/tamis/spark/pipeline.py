@@ -31,6 +31,7 @@ from tamis.spark.deliveries import DeliveryThreads
 from tamis.spark.lease import HeldLease, held_lease
 from tamis.spark.matching.shipping import ship
 from tamis.spark.progress import Progress, RunSummary, Tally
+from tamis.spark.publishing import Publication
 from tamis.spark.sessions import close_session, session
 from tamis.spark.snapshots import Snapshots
 from tamis.spark.streams import PollTimes, Stream
@@ -189,6 +190,11 @@ class _Run:
         )
         self._unsubscribe = HttpThread(application(links, store), *it.address) if it and links else None
         self._deliveries = DeliveryThreads(engine.dispatchers, self._tally)
+        self._publications = {
+            it.name: Publication(it.name, it.publish, it.publish.password(it.name))
+            for it in config.adapters
+            if it.publish
+        }
         adapters = [Adapter.from_config(adapter, config.pipeline.work) for adapter in config.adapters]
         self._manager = AdapterManager(spark, adapters, self._stream, store)
         self._spark, self._poll_times = spark, PollTimes()
@@ -275,11 +281,14 @@ class _Run:
         stream = f"{self._config.pipeline.name}/{adapter}@{checkpoint_id}"
         try:
             report = process_batch(
-                self._store, self._snapshots, stream, adapter, self._config.default_deliveries, frame, batch_id
+                *(self._store, self._snapshots, stream, adapter, self._config.default_deliveries, frame, batch_id),
+                publication=self._publications.get(adapter),
             )
             if report is None:
                 return
-            self._store.report_adapter(adapter, "running", read_count=report.read, dead_count=report.dead)
+            self._store.report_adapter(
+                adapter, "running", error=report.unpublished, read_count=report.read, dead_count=report.dead
+            )
         except (TamisError, OSError) as error:
             self._fatal = error  # not the adapter's fault: it would only fail again
             raise
