@@ -6,7 +6,6 @@ again unchanged."""
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import math
 import signal
@@ -28,7 +27,7 @@ from tamis.notify.engine import NotificationEngine
 from tamis.notify.unsubscribe import Links, application
 from tamis.spark.batch import process_batch
 from tamis.spark.deliveries import DeliveryThreads
-from tamis.spark.lease import HeldLease, held_lease
+from tamis.spark.lease import HeldLease, alone_in, held_lease
 from tamis.spark.matching.shipping import ship
 from tamis.spark.progress import Progress, RunSummary, Tally
 from tamis.spark.publishing import Publication
@@ -116,7 +115,7 @@ class Pipeline:
             work.mkdir(parents=True, exist_ok=True)
             with (
                 held_lease(self._store, self._config.path) as lease,
-                _alone(work / "lock"),
+                alone_in(work),
                 self._signals() as take_signals,
             ):
                 apply_config(self._config, self._store)
@@ -302,18 +301,3 @@ def next_poll(at: datetime, interval_ms: int | None, now: datetime) -> datetime 
         return None
     interval = timedelta(milliseconds=interval_ms)
     return at + interval * max(1, math.ceil((now - at) / interval))
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, which the system releases however this process ends.
-
-    Raises:
-        TamisError: another process holds it.
-    """
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise TamisError(f"{path}: another run of this pipeline is using {path.parent}; end it first") from error
-        yield
