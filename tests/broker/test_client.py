@@ -63,6 +63,18 @@ def test_a_message_comes_with_its_sender_and_its_parts(broker: RunningBroker) ->
     run(work)
 
 
+def test_a_number_in_a_header_keeps_all_its_digits(broker: RunningBroker) -> None:
+    headers = {"price": 0.1, "more": [1e300, {"deep": -2.5}]}
+
+    async def work() -> None:
+        async with await tamis.client.connect(url(broker), identity="c1.ann") as ann:
+            await ann.mailbox("c1.ann").send(b"", headers)
+            (message,) = await take(ann.mailbox().messages(), 1)
+            assert {name: message.headers[name] for name in headers} == headers
+
+    run(work)
+
+
 def test_a_request_has_one_reply_or_several_or_none_in_time(broker: RunningBroker) -> None:
     async def serve(worker: Client) -> None:
         async for request in worker.service("c2").offer():
