@@ -714,7 +714,9 @@ class Broker:
         """Forget the place of a named reader of a stream; return whether there was one.
 
         Raises:
-            ValueError: a consumer reads under that name."""
+            ValueError: a consumer reads under that name.
+        """
+
     def forget_permissions(self, user: str | None = None) -> None:
         """Forget the cached permissions of `user`, or of all users."""
 

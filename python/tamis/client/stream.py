@@ -59,7 +59,8 @@ class Stream:
     ) -> AsyncGenerator[ReceivedMessage, None]:
         """Yield messages, for ever. After a broken connection it goes on behind the last message that it has yielded.
 
-        With a `name`, the broker keeps the reader's place, and the next loop of that name goes on there, in any program.
+        With a `name`, the broker keeps the reader's place, and the next loop of that name goes on there, in any
+        program.
         A message counts as read when the next one is asked for; after a crash of the broker, some may come again.
 
         Args:
