@@ -112,6 +112,21 @@ def test_a_stream_is_read_from_anywhere_with_a_query(broker: RunningBroker) -> N
     run(work)
 
 
+def test_a_named_reader_goes_on_where_the_last_one_was(broker: RunningBroker) -> None:
+    async def work() -> None:
+        async with await tamis.client.connect(url(broker)) as client:
+            stream = client.stream("c8")
+            for number in range(1, 7):
+                await stream.publish(str(number).encode())
+            first = await take(stream.subscribe(start="first", name="audit"), 3)
+            assert [message.number for message in first] == [1, 2, 3]
+        async with await tamis.client.connect(url(broker)) as client:
+            again = await take(client.stream("c8").subscribe(start="next", name="audit"), 3)
+            assert [message.number for message in again] == [4, 5, 6]
+
+    run(work)
+
+
 def test_everything_goes_on_where_it_was_when_the_broker_comes_back(start_broker: StartBroker) -> None:
     broker = start_broker()
 
