@@ -160,9 +160,9 @@ impl StreamOnDisk {
         let consume =
             BasicConsume { queue: "log", consumer_tag: "c", arguments: RawTable::new(&bytes), ..Default::default() };
         self.take(reader);
+        let before = self.broker.metrics().delivered;
         let began = Instant::now();
         self.send(reader, consume);
-        let before = self.broker.metrics().delivered;
         let mut delivered = 0;
         loop {
             while self.broker.has_work() {
