@@ -37,13 +37,16 @@ HEAVY = {
     "uvloop": {"broker"},
     "structlog": {"broker"},
     "pika": {"cli", "adapters"},
-    "aio_pika": {"client", "notify"},
-    "starlette": {"web", "adapters"},
+    "aio_pika": {"client", "notify", "spark"},
+    "starlette": {"web", "adapters", "notify"},
     "uvicorn": {"web", "adapters"},
+    "jinja2": {"config"},
+    "cronsim": {"config", "notify"},
     "httpx2": {"adapters", "notify"},
     "feedparser": {"adapters"},
     "fastfeedparser": {"adapters"},
     "imapclient": {"adapters"},
+    "confluent_kafka": {"adapters"},
     "prometheus_client": {"web"},
 }
 """Heavy package -> the parts that may import it."""

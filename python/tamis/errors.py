@@ -12,6 +12,7 @@ __all__ = [
     "AmqpError",
     "ConfigError",
     "JournalError",
+    "NotAllowedError",
     "QueryError",
     "SnapshotError",
     "StoreError",
@@ -54,6 +55,10 @@ class ConfigError(TamisError):
 
 class StoreError(TamisError):
     """The query store cannot be used: a newer version wrote it, it is no store, or it cannot be written."""
+
+
+class NotAllowedError(StoreError):
+    """An owner may not change a query, because it is somebody else's; the text says whose."""
 
 
 class SnapshotError(TamisError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pika
@@ -44,9 +45,10 @@ def arrives(channel: BlockingChannel, queue: str, price: int) -> bool:
     return channel.basic_get(queue, auto_ack=True)[0] is not None
 
 
-def wait_until_arrives(channel: BlockingChannel, queue: str, price: int) -> None:
+def wait_until_arrives(channel: BlockingChannel, queue: str, price: int, wanted: bool = True) -> None:
+    """Wait until a message with this price is routed to the queue, or no longer is."""
     until = time.monotonic() + PATIENCE_S
-    while not arrives(channel, queue, price):
+    while arrives(channel, queue, price) != wanted:
         assert time.monotonic() < until
         time.sleep(0.1)
 
@@ -73,6 +75,22 @@ def test_a_binding_asks_what_the_query_says_and_changes_with_it(
     assert arrives(channel, "q", 5)
     with pytest.raises(ChannelClosedByBroker, match="x-query-key 'expensive': the store has no query 'expensive'"):
         channel.queue_bind("q", "amq.topic", "other", arguments={"x-query-key": "expensive"})
+
+
+def test_a_binding_is_silent_while_its_query_is_paused_and_once_it_has_expired(
+    store: Store, broker: RunningBroker, channel: BlockingChannel
+) -> None:
+    store.add_queries([QuerySpec("paused", "price > 5"), QuerySpec("brief", "price > 5")])
+    for key in ("paused", "brief"):
+        channel.queue_declare(key, exclusive=True)
+        channel.queue_bind(key, "amq.topic", "orders.#", arguments={"x-query-key": key})
+        assert arrives(channel, key, 6)
+    store.pause_query("paused")
+    wait_until_arrives(channel, "paused", 6, False)
+    store.resume_query("paused")
+    wait_until_arrives(channel, "paused", 6)
+    store.expire_query("brief", datetime.now(UTC) + timedelta(seconds=1))
+    wait_until_arrives(channel, "brief", 6, False)
 
 
 def test_what_cannot_be_bound_is_logged_and_changes_nothing(

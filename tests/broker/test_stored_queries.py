@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import tamis
 from tamis import QuerySpec
 from tamis.broker import stored_queries
-from tamis.broker.stored_queries import StoredQueries
+from tamis.broker.stored_queries import SILENT, StoredQueries
 from tamis.store import Store
 
 WAIT_S = 1.0
@@ -107,3 +108,36 @@ def test_a_writer_is_not_in_the_way(tmp_path: Path, store: Store, queries: Store
     with closing(sqlite3.connect(tmp_path / "tamis.sqlite", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         assert queries.changes(0.01) == {"a": ("selector", "n = 1")}
+
+
+def test_a_query_that_is_paused_or_expired_asks_for_nothing(
+    store: Store, queries: StoredQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime.now(UTC)
+    store.add_queries(QuerySpec(key, "n = 1", expires_at=now + timedelta(hours=1)) for key in "abcdefg")
+    assert queries.begin("abcdefg", WAIT_S) == dict.fromkeys("abcdefg", ("selector", "n = 1"))
+    store.pause_query("a")
+    assert queries.changes(WAIT_S) == {"a": SILENT}
+    assert queries.get("a", WAIT_S) == SILENT
+    store.resume_query("a")
+    assert queries.changes(WAIT_S) == {"a": ("selector", "n = 1")}
+    # An hour later nothing is written into the store, and all expire at once.
+    monkeypatch.setattr(stored_queries, "_now", lambda: f"{now + timedelta(hours=1):%Y-%m-%d %H:%M:%S.%f}")
+    monkeypatch.setattr(stored_queries, "CHANGES_MAX", 4)
+    pieces = [queries.changes(WAIT_S) for _ in range(3)]
+    assert [sorted(piece) for piece in pieces] == [list("abcd"), list("efg"), []]
+    assert {text for piece in pieces for text in piece.values()} == {SILENT}
+    assert queries.get("a", WAIT_S) == SILENT
+    assert StoredQueries(store.path).begin(["b"], WAIT_S) == {"b": SILENT}
+    store.expire_query("b", None)
+    assert queries.changes(WAIT_S) == {"b": ("selector", "n = 1")}
+
+
+def test_a_store_of_a_version_without_expiry_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((Path(__file__).parent.parent / "store" / "version_1.sql").read_text())
+        (key, language, text) = connection.execute("SELECT key, language, text FROM query_versions").fetchone()
+    queries = StoredQueries(path)
+    assert queries.get(key, WAIT_S) == (language, text)
+    assert queries.changes(WAIT_S) == {key: (language, text)}

@@ -37,6 +37,39 @@ def test_a_query_is_added_listed_shown_changed_and_removed(tamis: Tamis) -> None
     assert [(it["version"], it["valid"]) for it in versions] == [(1, False), (2, False)]
 
 
+def test_a_query_is_paused_resumed_and_expires(tamis: Tamis) -> None:
+    tamis("query", "add", "a", "price > 1", "--expires", "2w")
+    tamis("query", "add", "b", "price > 1")
+    assert tamis("query", "pause", "b").stderr == "b is paused, version 2\n"
+    listed = [json.loads(line) for line in tamis("query", "list", "--json").stdout.splitlines()]
+    assert [(it["key"], it["state"], it["paused"], bool(it["expires_at"])) for it in listed] == [
+        ("a", "active", False, True),
+        ("b", "paused", True, False),
+    ]
+    matched = tamis("match", "tamis.sqlite", stdin='{"price": 2}\n')
+    assert json.loads(matched.stdout)["keys"] == ["a"]
+    assert "1 query left out: paused or expired" in matched.stderr
+    assert tamis("query", "expire", "a", "2020-01-31").stderr == "a is expired since 2020-02-01 00:00, version 2\n"
+    assert "expired since 2020-02-01 00:00" in tamis("query", "list").stdout
+    assert "state:      paused" in tamis("query", "show", "b").stdout
+    assert tamis("query", "expire", "a", "never").stderr == "a is active, version 3\n"
+    assert tamis("query", "undo", "a").stderr.startswith("a is again: price > 1 (version 4, expired since")
+    assert tamis("query", "resume", "b").stderr == "b is active, version 3\n"
+
+
+def test_an_owner_changes_only_their_own_queries(tamis: Tamis) -> None:
+    tamis("query", "add", "a", "price > 1", "--as", "ann", "--tag", "x", "--tag", "y")
+    for arguments in (["add", "a", "price > 2"], ["remove", "a"], ["undo", "a"], ["pause", "a"], ["expire", "a", "1d"]):
+        done = tamis("query", *arguments, "--as", "ben")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "query 'a' is ann's; ben may only change queries of their own" in done.stderr
+    assert tamis("query", "pause", "a", "--as", "ann").returncode == 0
+    tamis("query", "add", "b", "price > 1", "--tag", "x")
+    listed = tamis("query", "list", "--tag", "x", "--tag", "y").stdout
+    assert ("x, y" in listed, len(listed.splitlines())) == (True, 2)
+    assert "expected the name of an owner" in tamis("query", "remove", "a", "--as", "").stderr
+
+
 def test_a_query_in_another_language_is_shown_as_selector_text_too(tamis: Tamis) -> None:
     tamis("query", "add", "paper", "currency=USD, urgent", "--language", "fields")
     shown = json.loads(tamis("query", "show", "paper", "--json").stdout)
@@ -51,6 +84,8 @@ def test_a_query_in_another_language_is_shown_as_selector_text_too(tamis: Tamis)
         (["add", "", "price > 3"], "key"),
         (["show", "nobody"], "no query has the key 'nobody'"),
         (["remove", "nobody"], "no query has the key 'nobody'"),
+        (["pause", "nobody"], "no query has the key 'nobody'"),
+        (["expire", "one", "tomorrow"], "'tomorrow': expected a date as 2026-12-31, a time"),
         (["import", "nowhere.txt"], "nowhere.txt"),
         (["list", "--store", "no/such/folder/x.sqlite"], "no/such/folder"),
     ],
@@ -257,9 +292,9 @@ def test_a_folder_is_applied_and_a_file_that_is_gone_takes_its_queries_along(tam
 def test_a_change_is_undone(tamis: Tamis) -> None:
     tamis("query", "add", "q", "x = 1")
     tamis("query", "add", "q", "x = 2")
-    assert tamis("query", "undo", "q").stderr == "q is again: x = 1 (version 3)\n"
+    assert tamis("query", "undo", "q").stderr == "q is again: x = 1 (version 3, active)\n"
     assert json.loads(tamis("query", "undo", "q", "--json").stdout)["text"] == "x = 2"
     tamis("query", "add", "new", "x = 3")
     assert tamis("query", "undo", "new").stderr == "removed new, which had no version before\n"
-    assert tamis("query", "undo", "new").stderr == "new is again: x = 3 (version 2)\n"
+    assert tamis("query", "undo", "new").stderr == "new is again: x = 3 (version 2, active)\n"
     assert "no query has the key 'nothing'" in tamis("query", "undo", "nothing").stderr

@@ -13,6 +13,7 @@ from tamis.config.pipeline import PipelineConfig
 from tamis.config.pipeline_check import check, describe
 from tamis.query import QuerySpec
 from tamis.store import Store
+from tamis.store.models import SCHEMA_VERSION
 
 GOOD = """\
 [queries]
@@ -154,10 +155,10 @@ def test_queries_of_the_store_count_as_they_do_in_a_run(folder: Path) -> None:
 def test_a_store_of_a_newer_version_is_told(folder: Path) -> None:
     Store.open(folder / "tamis.sqlite").close()
     connection = sqlite3.connect(folder / "tamis.sqlite", isolation_level=None)
-    connection.execute("UPDATE alembic_version SET version_num = '0007'")
+    connection.execute("UPDATE alembic_version SET version_num = ?", (f"{SCHEMA_VERSION + 1:04}",))
     connection.close()
     (problem,) = _problems(folder)
-    assert problem.startswith("pipeline.toml: tamis.sqlite: the store is of version 7")
+    assert problem.startswith(f"pipeline.toml: tamis.sqlite: the store is of version {SCHEMA_VERSION + 1}")
 
 
 def test_a_pipeline_of_nothing_does_not_pass(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 START_S_MAX = 30.0
 
@@ -65,6 +65,15 @@ class BrokerProcess:
             return str(json.load(error)["status"])
         except OSError:
             return "absent"
+
+    def about(self) -> dict[str, Any]:
+        """Return what it says of itself over its control socket, such as the longest stall and its cause."""
+        with socket.socket(socket.AF_UNIX) as control:
+            control.settimeout(30)
+            control.connect(str(self.data / "control.sock"))
+            control.sendall(b'{"op": "about"}\n')
+            with control.makefile() as answers:
+                return dict(json.loads(answers.readline())["result"])
 
     @property
     def pid(self) -> int:

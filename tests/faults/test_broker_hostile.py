@@ -5,16 +5,13 @@ stall to the promised 20 ms."""
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import random
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,16 +28,6 @@ SEED = int(os.environ.get("TAMIS_SEED", "0")) or random.randrange(1 << 32)
 LIMIT_MIB = 512
 STALL_S_MAX = 0.020
 PROCESSES = 2
-
-
-def about(data: Path) -> dict[str, Any]:
-    """Return what the broker says of itself over its control socket."""
-    with socket.socket(socket.AF_UNIX) as control:
-        control.settimeout(30)
-        control.connect(str(data / "control.sock"))
-        control.sendall(b'{"op": "about"}\n')
-        with control.makefile() as answers:
-            return dict(json.loads(answers.readline())["result"])
 
 
 def during(probe: Probe, work: Callable[[], None]) -> tuple[float, float]:
@@ -112,7 +99,7 @@ def test_a_hostile_client_neither_kills_the_broker_nor_holds_up_a_bystander(tmp_
             high, longest = during(probe, attack)
             assert broker.running(), f"killed, seed {SEED}: {broker.said()}"
             assert probe.is_alive(), f"the bystander was closed, seed {SEED}: {broker.said()}"
-            said, peak = about(broker.data), peak_mib(broker.pid)
+            said, peak = broker.about(), peak_mib(broker.pid)
             probe.stop()
             assert [player.exitcode for player in players] == [0] * PROCESSES
             stall_s = said["stall_s_max"]

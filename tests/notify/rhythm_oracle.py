@@ -66,10 +66,24 @@ def _minute(owner: OwnerConfig, at: datetime) -> int:
 
 
 def _is_digest_time(owner: OwnerConfig, at: datetime) -> bool:
+    if owner.cron is not None:
+        return _is_cron_time(owner.cron, at.astimezone(ZoneInfo(owner.time_zone)))
     if owner.digest == "hour":
         return _minute(owner, at) % 60 == 0
     weekday = WEEKDAYS[at.astimezone(ZoneInfo(owner.time_zone)).weekday()]
     return _minute(owner, at) == _minutes(owner.at) and (owner.digest == "day" or weekday == owner.weekday)
+
+
+def _is_cron_time(cron: str, local: datetime) -> bool:
+    """Whether a time is one of an expression whose fields are numbers, lists of numbers, weekdays, or stars."""
+    minute, hour, day, month, weekday = cron.split()
+
+    def fits(field: str, value: int | str) -> bool:
+        return field == "*" or str(value) in field.split(",")
+
+    days = fits(day, local.day), fits(weekday, WEEKDAYS[local.weekday()])
+    is_day = any(days) if day != "*" and weekday != "*" else all(days)  # as every cron: with both given, either counts
+    return is_day and fits(minute, local.minute) and fits(hour, local.hour) and fits(month, local.month)
 
 
 def _is_quiet(owner: OwnerConfig, at: datetime) -> bool:

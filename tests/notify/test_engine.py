@@ -50,7 +50,7 @@ class FakeChannel:
 def channel(monkeypatch: pytest.MonkeyPatch) -> FakeChannel:
     """Make one channel for every delivery."""
     channel = FakeChannel()
-    monkeypatch.setattr(engine_module, "make_channel", lambda config, store, owners: channel)
+    monkeypatch.setattr(engine_module, "make_channel", lambda config, store, owners, links: channel)
     return channel
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tamis.notify.content import excerpts, why
-from tamis.notify.mail import render_mail
+from tamis.notify.mail import render
 from tamis.store import NotificationRecord
 
 HEADERS = [
@@ -30,7 +30,8 @@ HEADERS = [
 
 
 def _render(record: NotificationRecord) -> tuple[bytes, EmailMessage]:
-    content = render_mail(record, "tamis@example.org", ["ann@example.org", "Bob <bob@example.org>"], "tamis.invalid")
+    recipients = ["ann@example.org", "Bob <bob@example.org>"]
+    _, content = render([record], "tamis@example.org", recipients, "tamis.invalid")
     return content, message_from_bytes(content, policy=policy.default)
 
 

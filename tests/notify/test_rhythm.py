@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from tamis.config.deliveries import EmlDelivery
 from tamis.config.owners import OwnerConfig
+from tamis.config.pipeline import PipelineConfig
+from tamis.errors import ConfigError
 from tamis.notify import engine as engine_module
 from tamis.notify.channel import Sent
 from tamis.notify.engine import NotificationEngine
@@ -36,11 +38,23 @@ quiet_hours = st.tuples(clocks, clocks).filter(lambda pair: pair[0] != pair[1]).
 zones = st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"])
 
 
+crons = st.builds(
+    "{} {} {} {} {}".format,
+    st.sampled_from(["0", "15", "0,45"]),
+    st.sampled_from(["8", "5,17", "23"]),
+    st.sampled_from(["*", "28", "1,30"]),
+    st.sampled_from(["*", "3,4,10,11"]),
+    st.sampled_from(["*", "mon", "sat,sun"]),
+)
+
+
 @st.composite
 def owners(draw: st.DrawFn) -> OwnerConfig:
     """Draw the settings of an owner."""
     known: dict[str, Any] = {"name": "ann", "time_zone": draw(zones), "quiet": draw(st.none() | quiet_hours)}
-    known["digest"] = digest = draw(st.sampled_from(["none", "none", "hour", "day", "week"]))
+    known["digest"] = digest = draw(st.sampled_from(["none", "none", "hour", "day", "week", "cron"]))
+    if digest == "cron":
+        known["cron"] = draw(crons)
     if digest in ("day", "week"):
         known["at"] = draw(clocks)
     if digest == "week":
@@ -166,3 +180,57 @@ def test_quiet_hours_that_the_clocks_show_twice_end_once() -> None:
     owner = OwnerConfig(name="ann", time_zone="Europe/Berlin", quiet="22:00-02:30")
     again = datetime(2027, 10, 31, 1, 10, tzinfo=UTC)  # 02:10 for the second time
     assert decide(owner, again, 0).until is None
+
+
+BERLIN, HOUR = {"name": "ann", "time_zone": "Europe/Berlin", "digest": "cron"}, timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("cron", "at", "expected"),
+    [
+        # On 28 March 2027 the clocks go from 2:00 to 3:00: what falls between comes at 3:00, once.
+        ("30 2 * * *", "2027-03-28T00:10", ["2027-03-28T01:00", "2027-03-29T00:30"]),
+        ("0 * * * *", "2027-03-28T00:10", ["2027-03-28T01:00", "2027-03-28T02:00"]),
+        ("0 8 * * *", "2027-03-27T12:00", ["2027-03-28T06:00", "2027-03-29T06:00"]),
+        # On 31 October 2027 they go from 3:00 to 2:00: a time that comes twice counts once, an hour counts twice.
+        ("30 2 * * *", "2027-10-30T12:00", ["2027-10-31T00:30", "2027-11-01T01:30"]),
+        ("30 2 * * *", "2027-10-31T01:15", ["2027-11-01T01:30", "2027-11-02T01:30"]),
+        ("0 * * * *", "2027-10-30T23:10", ["2027-10-31T00:00", "2027-10-31T01:00", "2027-10-31T02:00"]),
+        ("0 8 * * mon-fri", "2027-10-29T12:00", ["2027-11-01T07:00", "2027-11-02T07:00"]),
+    ],
+)
+def test_a_cron_digest_comes_once_when_the_clocks_change(cron: str, at: str, expected: list[str]) -> None:
+    owner, when = OwnerConfig(**BERLIN, cron=cron), datetime.fromisoformat(f"{at}:00+00:00")
+    for one in expected:
+        when = next_digest(owner, when)
+        assert when == datetime.fromisoformat(f"{one}:00+00:00")
+
+
+@given(st.integers(0, 800_000), st.sampled_from(["30 2 * * *", "*/20 * * * *", "0 1-3 * * *"]), st.booleans())
+def test_a_cron_digest_comes_after_the_match_whatever_the_clocks_do(minutes: int, cron: str, seconds: bool) -> None:
+    at = datetime(2027, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes, seconds=30 * seconds)
+    when = next_digest(OwnerConfig(**BERLIN, cron=cron), at)
+    assert at < when <= at + 26 * HOUR
+
+
+def test_the_log_names_the_time_of_a_cron_digest() -> None:
+    decision = decide(OwnerConfig(**BERLIN, cron="30 8 * * *"), datetime(2027, 1, 1, 12, tzinfo=UTC), 0)
+    assert decision.reason == "in the next digest, 2027-01-02 08:30 CET"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ('digest = "cron"', "digest = \"cron\" needs 'cron'"),
+        ('cron = "* * * * *"', "'cron' is used only with digest = \"cron\""),
+        ('digest = "cron"\ncron = "61 8 * * *"', "line 4: cron: '61 8 * * *': bad minute; expected minute, hour,"),
+        ('digest = "cron"\ncron = "@daily"', "line 4: cron: '@daily': wrong number of fields"),
+        ('digest = "cron"\ncron = "0 0 31 2 *"', "line 4: cron: '0 0 31 2 *': bad day-of-month"),
+        ('digest = "cron"\ncron = "0 8 * * *"\nat = "09:00"', "'at' is used only with"),
+    ],
+)
+def test_a_mistake_in_a_cron_rhythm_is_told(tmp_path: Path, settings: str, expected: str) -> None:
+    (tmp_path / "pipeline.toml").write_text(f'[[owner]]\nname = "ann"\n{settings}\n')
+    with pytest.raises(ConfigError) as told:
+        PipelineConfig.load(tmp_path / "pipeline.toml")
+    assert expected in str(told.value)

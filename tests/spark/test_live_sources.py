@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from tamis import QuerySpec
+from tests.adapters.kafka_server import kafka_server
 from tests.adapters.mailbox_server import PASSWORD, USER, mail_server
 from tests.adapters.reading import join_mbox, mail
 from tests.adapters.test_feed import rss
@@ -107,6 +108,18 @@ def test_a_mailbox_a_queue_and_an_endpoint_are_followed(
                 assert found == wanted, [(it.name, it.status, it.last_error) for it in workshop.store.adapter_states()]
         finally:
             pipeline.stop()
+
+
+def test_a_topic_of_kafka_is_read_to_its_end_by_each_run(workshop: Workshop, tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka", reason="the client of Kafka is not installed: pip install 'tamis[kafka]'")
+    workshop.store.add_query(QuerySpec("orders", "TOPIC('orders') AND n >= 2"))
+    with kafka_server(tmp_path) as server:
+        server.create("orders")
+        workshop.toml += _toml("shop", "kafka", servers=server.servers, topics="orders", group="tamis", tls="none")
+        for numbers in ((1, 2), (3, 4)):
+            server.publish("orders", *(b'{"n": %d}' % number for number in numbers))
+            assert workshop.run().failed == {}
+    assert _read(workshop) == {"orders": 3}
 
 
 def test_a_mail_is_notified_once_after_a_move_and_a_new_name(workshop: Workshop) -> None:

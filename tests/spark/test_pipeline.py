@@ -7,14 +7,18 @@ import itertools
 import json
 import os
 import shutil
+import socket
 import threading
 import time
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from email import message_from_bytes
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx2
 import pytest
 
 import tamis
@@ -254,6 +258,59 @@ def test_a_service_goes_on_reading_and_stops_when_told(workshop: Workshop) -> No
     assert 0 < seen[-1].lag_s < 60
     (state,) = workshop.store.adapter_states(["lines"])
     assert (state.read_count, state.dead_count) == (6, 0)
+
+
+def test_one_click_ends_the_e_mails_while_the_pipeline_runs(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = workshop.folder / "in.jsonl", workshop.folder / "out"
+    write_lines(path, range(1))
+    workshop.adapter("lines", "jsonl", path)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setenv("LINKS", "whsec_" + b64encode(bytes(32)).decode())
+    workshop.toml += f'[unsubscribe]\nurl = "https://e.org/u"\nlisten = "{listen}"\nsecret_env = "LINKS"\n'
+    workshop.toml += f'[[delivery]]\nname = "mail"\ntype = "eml"\nfolder = "{out}"\n'
+    workshop.store.add_query(tamis.QuerySpec("n", "n >= 0", deliveries=("mail",)))
+    pipeline = Pipeline(workshop.config, workshop.store, workshop.spark)
+    clicked: list[int] = []
+
+    def on_progress(progress: Progress) -> None:
+        """Click in the first e-mail; then let another message come, and stop when it is done with."""
+        if progress.delivered == 1 and not clicked:
+            (mail,) = out.glob("*.eml")
+            link = message_from_bytes(mail.read_bytes())["List-Unsubscribe"].strip("<>")
+            clicked.append(httpx2.post(link.replace("https://e.org", f"http://{listen}"), content=b"a=b").status_code)
+            data = {"List-Unsubscribe": "One-Click"}
+            clicked.append(httpx2.post(link.replace("https://e.org", f"http://{listen}"), data=data).status_code)
+            write_lines(path, range(1, 2))
+        if progress.delivered == 2:
+            pipeline.stop("test")
+
+    pipeline.run(once=False, progress=on_progress)
+    assert clicked == [400, 200]
+    assert len(list(out.glob("*.eml"))) == 1
+    reasons = [record.reason for record in workshop.store.deliveries()]
+    assert reasons == ["not sent: subscriber@localhost unsubscribed", None]
+
+
+def test_a_query_that_is_paused_counts_again_from_the_batch_after_it_is_resumed(workshop: Workshop) -> None:
+    path = workshop.folder / "in.jsonl"
+    workshop.adapter("lines", "jsonl", path)
+    workshop.store.add_query(tamis.QuerySpec("n", "n >= 0"))
+    now = datetime.now(UTC)
+    changes: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: workshop.store.pause_query("n"),
+        lambda: workshop.store.resume_query("n"),
+        lambda: workshop.store.expire_query("n", now),
+        lambda: workshop.store.expire_query("n", now + timedelta(days=1)),
+    ]
+    for number, change in enumerate(changes):
+        change()
+        write_lines(path, range(number, number + 1))
+        workshop.run()
+    assert matched_numbers(workshop.store, "n") == [0, 2, 4]
 
 
 def test_progress_comes_at_most_five_times_a_second(workshop: Workshop) -> None:

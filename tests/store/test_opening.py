@@ -155,8 +155,8 @@ def test_a_peek_changes_nothing(tmp_path: Path) -> None:
     queries, hierarchies = Store.peek(path)
     assert [record.key for record in queries] == ["k"]
     assert [record.attribute for record in hierarchies] == ["grp"]
-    _execute(path, "UPDATE alembic_version SET version_num = '0009'")
-    with pytest.raises(StoreError, match="of version 9"):
+    _execute(path, f"UPDATE alembic_version SET version_num = '{SCHEMA_VERSION + 1:04}'")
+    with pytest.raises(StoreError, match=f"of version {SCHEMA_VERSION + 1}"):
         Store.peek(path)
 
 

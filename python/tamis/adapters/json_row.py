@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from dataclasses import dataclass
@@ -72,6 +73,22 @@ def json_row(
     text = json.dumps(properties, ensure_ascii=False, separators=(",", ":"))
     signature = signature_of(body, stop_words)
     return Row(partition, offset, digest, topic, text, body, xml, signature, identity=identity)
+
+
+def body_members(body: bytes) -> dict[str, Any]:
+    """The members of a body that is a JSON object; of another one, the member `body`: its text, in base64 if none."""
+    try:
+        return read_object(body)
+    except LineError:
+        return {"body": text_or_base64(body)}
+
+
+def text_or_base64(content: bytes) -> str:
+    """Bytes as text; in base64 if they are not UTF-8."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return base64.b64encode(content).decode("ascii")
 
 
 def renamed(properties: dict[str, Any], fields: str | None) -> dict[str, Any]:

@@ -8,11 +8,15 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 QueryText = tuple[str, str]
 """Language and text of a query."""
+
+SILENT: Final[QueryText] = ("selector", "FALSE")
+"""What a query that is paused or expired asks."""
 
 Hierarchies = dict[str, dict[str, str | None]]
 """Attribute -> value -> its parent, or None for a root."""
@@ -23,12 +27,13 @@ CHANGES_MAX: Final = 10_000
 _KEYS_AT_ONCE: Final = 500
 """Number of keys per statement; SQLite takes at least 999 parameters."""
 _VALID: Final = "FROM query_versions WHERE to_revision IS NULL"
-_ONE: Final = f"SELECT language, text {_VALID} AND key = ?"
 _LATEST: Final = "SELECT coalesce(max(revision), 0) FROM revisions"
-_CHANGED: Final = (
-    f"SELECT key, language, text, from_revision {_VALID} AND (from_revision, key) > (?, ?) "
-    "ORDER BY from_revision, key LIMIT ?"
+_CHANGED: Final = "AND (from_revision, key) > (?, ?) ORDER BY from_revision, key LIMIT ?"
+_EXPIRED: Final = (
+    f"SELECT key, expires_at {_VALID} AND expires_at <= ? AND (expires_at, key) > (?, ?) "
+    "ORDER BY expires_at, key LIMIT ?"
 )
+_EXPIRES: Final = "SELECT 1 FROM pragma_table_info('query_versions') WHERE name = 'expires_at'"
 
 
 _TABLE: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hierarchy_versions'"
@@ -45,10 +50,11 @@ class StoredQueries:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._next: tuple[int, str] = (0, "")  # revision and key from which `changes` goes on
+        self._expired: tuple[str, str] = ("", "")  # the same for time of expiry and key
         self._versions: dict[str, int] = {}  # attribute -> version of the hierarchy that was read last
 
     def get(self, key: str, timeout_s: float) -> QueryText | None:
-        """Return the query under `key` now; None if there is none.
+        """Return the query under `key` now, `SILENT` if it is paused or expired; None if there is none.
 
         Args:
             key: the key of the query.
@@ -58,8 +64,9 @@ class StoredQueries:
             LookupError: the store cannot be read.
         """
         with self._open(timeout_s) as store:
-            query: QueryText | None = store.execute(_ONE, (key,)).fetchone()
-        return query
+            store.execute("BEGIN")
+            rows = _read(store, "AND key = ?", (key,), _now())
+        return rows[0][1] if rows else None
 
     def begin(self, keys: Iterable[str], timeout_s: float) -> dict[str, QueryText]:
         """Return the queries under `keys`, without those that do not exist; `changes` begins after this state.
@@ -70,6 +77,7 @@ class StoredQueries:
         if not self._store.is_file():
             return {}
         queries: dict[str, QueryText] = {}
+        now = _now()
         with self._open(timeout_s) as store:
             store.execute("BEGIN")  # one state of the store, whatever is written meanwhile
             (latest,) = store.execute(_LATEST).fetchone()
@@ -77,15 +85,14 @@ class StoredQueries:
             for start in range(0, len(wanted), _KEYS_AT_ONCE):
                 part = wanted[start : start + _KEYS_AT_ONCE]
                 marks = ", ".join("?" * len(part))
-                rows = store.execute(f"SELECT key, language, text {_VALID} AND key IN ({marks})", part)
-                queries.update((key, (language, text)) for key, language, text in rows)
-        self._next = (latest + 1, "")
+                queries.update((key, query) for key, query, _ in _read(store, f"AND key IN ({marks})", part, now))
+        self._next, self._expired = (latest + 1, ""), (now, "")
         return queries
 
     def changes(self, timeout_s: float) -> dict[str, QueryText]:
-        """Return queries that were added or changed since the last call, at most `CHANGES_MAX`; removed ones are not.
+        """Return queries that were added, changed or expired since the last call; removed ones are not.
 
-        Cost: one look-up while nothing has changed; else a scan of all queries.
+        At most `CHANGES_MAX` of each. Cost: two look-ups while nothing has changed; else a scan of all queries.
 
         Raises:
             LookupError: the store cannot be read; the next call returns the same changes.
@@ -94,12 +101,22 @@ class StoredQueries:
             return {}
         with self._open(timeout_s) as store:
             store.execute("BEGIN")
+            now = _now()
+            expired = self._expired_until(store, now)
             (latest,) = store.execute(_LATEST).fetchone()
             if latest < self._next[0]:
-                return {}
-            rows = store.execute(_CHANGED, (*self._next, CHANGES_MAX)).fetchall()
-        self._next = (rows[-1][3], rows[-1][0]) if len(rows) == CHANGES_MAX else (latest + 1, "")
-        return {key: (language, text) for key, language, text, _ in rows}
+                return expired
+            rows = _read(store, _CHANGED, (*self._next, CHANGES_MAX), now)
+        self._next = (rows[-1][2], rows[-1][0]) if len(rows) == CHANGES_MAX else (latest + 1, "")
+        return expired | {key: query for key, query, _ in rows}
+
+    def _expired_until(self, store: sqlite3.Connection, now: str) -> dict[str, QueryText]:
+        if not _knows_expiry(store):
+            return {}
+        rows = store.execute(_EXPIRED, (now, *self._expired, CHANGES_MAX)).fetchall()
+        if rows:
+            self._expired = (rows[-1][1], rows[-1][0])
+        return {key: SILENT for key, _ in rows}
 
     def changed_hierarchies(self, timeout_s: float) -> Hierarchies | None:
         """Return all hierarchies if one of them has changed since the last call, else None.
@@ -132,3 +149,23 @@ class StoredQueries:
                 yield store
         except sqlite3.Error as error:
             raise LookupError(f"the store cannot be read: {error}") from error
+
+
+def _now() -> str:
+    """The time as the store writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+def _knows_expiry(store: sqlite3.Connection) -> bool:
+    """Whether queries of the store can be paused and expire: no newer version may have opened it yet."""
+    return store.execute(_EXPIRES).fetchone() is not None
+
+
+def _read(
+    store: sqlite3.Connection, where: str, values: Iterable[object], now: str
+) -> list[tuple[str, QueryText, int]]:
+    """Key, query and revision of the valid queries that satisfy a condition."""
+    silent = "paused OR coalesce(expires_at <= ?, FALSE)" if _knows_expiry(store) else "FALSE AND ?"
+    statement = f"SELECT key, language, text, from_revision, {silent} {_VALID} {where}"
+    rows = store.execute(statement, (now, *values))
+    return [(key, SILENT if is_silent else (language, text), number) for key, language, text, number, is_silent in rows]

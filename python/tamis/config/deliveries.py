@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-from base64 import b64decode
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import SplitResult, urlsplit
@@ -12,7 +10,9 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tamis.config.errors import MistakeError
-from tamis.config.fields import Count, Domain, Line, Name, PathBeside, Port, Seconds, Section
+from tamis.config.fields import Count, Domain, Line, Name, PathBeside, Port, Seconds, Section, TemplatesBeside
+from tamis.config.secrets import secret, variable
+from tamis.config.templates import templates_of
 from tamis.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,23 +22,11 @@ if TYPE_CHECKING:
 ROUTING_FIELDS = ("query", "owner", "topic")
 """The fields of a notification that can stand in a routing key."""
 
-_SECRET_PREFIX = "whsec_"  # noqa: S105 - of the specification, not a secret
 _THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
 
 def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
-
-
-def _variable(delivery: str, variable: str) -> str:
-    """The value of an environment variable.
-
-    Raises:
-        ConfigError: it is not set.
-    """
-    if (value := os.environ.get(variable)) is None:
-        raise ConfigError(f"delivery '{delivery}': the environment variable {variable} is not set")
-    return value
 
 
 def _trusting(delivery: str, ca_file: Path | None) -> ssl.SSLContext:
@@ -62,7 +50,12 @@ def _web_address(url: str) -> str:
     return url
 
 
-def _broker_address(url: str) -> str:
+def broker_address(url: str) -> str:
+    """The address of a broker, as it was given.
+
+    Raises:
+        ValueError: it is none, or has a password.
+    """
     parts = _parts(url, ("amqp", "amqps"), "amqp://user@localhost:5672/")
     if parts.password is not None:
         raise ValueError("a password does not belong into the file: name its variable in password_env")
@@ -107,6 +100,7 @@ class _Mail(_Delivery):
         default=("subscriber@localhost",), alias="to"
     )
     domain: Domain = "tamis.invalid"
+    templates: TemplatesBeside | None = None
 
     @property
     def is_for_people(self) -> bool:
@@ -191,7 +185,7 @@ class SmtpDelivery(_Mail):
         Raises:
             ConfigError: the environment variable that should hold it is not set.
         """
-        return None if self.password_env is None else _variable(self.name, self.password_env)
+        return None if self.password_env is None else variable(f"delivery '{self.name}'", self.password_env)
 
     def tls_context(self) -> ssl.SSLContext | None:
         """The settings that check the server's certificate; None without TLS.
@@ -211,6 +205,7 @@ class WebhookDelivery(_Delivery):
             changed without a gap.
         ca_file: certificates to trust instead of the system's.
         timeout_s: for the whole of one request.
+        templates: a folder with the template of the request's body.
     """
 
     type: Literal["webhook"]
@@ -218,6 +213,13 @@ class WebhookDelivery(_Delivery):
     secret_env: Annotated[tuple[Line, ...], BeforeValidator(_as_tuple), Field(min_length=1)]
     ca_file: PathBeside | None = None
     timeout_s: Seconds = 15.0
+    templates: TemplatesBeside | None = None
+
+    @model_validator(mode="after")
+    def _template_is_there(self) -> Self:
+        if self.templates is not None and "webhook.json" not in templates_of(self.templates).names:
+            raise MistakeError(("templates",), f"{self.templates}: expected the template webhook.json")
+        return self
 
     def secrets(self) -> list[bytes]:
         """The secrets, in the order of `secret_env`.
@@ -225,20 +227,7 @@ class WebhookDelivery(_Delivery):
         Raises:
             ConfigError: a variable is not set, or holds no secret.
         """
-        return [self._secret(variable) for variable in self.secret_env]
-
-    def _secret(self, variable: str) -> bytes:
-        text = _variable(self.name, variable)
-        try:
-            secret = b64decode(text.removeprefix(_SECRET_PREFIX), validate=True)
-        except ValueError:
-            secret = b""
-        if not text.startswith(_SECRET_PREFIX) or not 24 <= len(secret) <= 64:
-            raise ConfigError(
-                f"delivery '{self.name}': the environment variable {variable} holds no secret: expected "
-                f"{_SECRET_PREFIX} and 24 to 64 bytes in base64"
-            )
-        return secret
+        return [secret(f"delivery '{self.name}'", name) for name in self.secret_env]
 
     def tls_context(self) -> ssl.SSLContext:
         """The settings that check the server's certificate.
@@ -262,7 +251,7 @@ class AmqpDelivery(_Delivery):
     """
 
     type: Literal["amqp"]
-    url: Annotated[Line, AfterValidator(_broker_address)]
+    url: Annotated[Line, AfterValidator(broker_address)]
     password_env: Line | None = None
     exchange: Annotated[str, Field(max_length=127)] = ""
     routing_key: Annotated[Line, AfterValidator(_known_fields)] = "{query}"
@@ -275,7 +264,7 @@ class AmqpDelivery(_Delivery):
         Raises:
             ConfigError: the environment variable that should hold it is not set.
         """
-        return None if self.password_env is None else _variable(self.name, self.password_env)
+        return None if self.password_env is None else variable(f"delivery '{self.name}'", self.password_env)
 
     def tls_context(self) -> ssl.SSLContext | None:
         """The settings that check the broker's certificate; None without TLS.

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
+from tamis.config.templates import checked_folder
+
 
 def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
     folder = (info.context or {}).get("folder", Path())
@@ -35,6 +37,7 @@ QuietHours = Annotated[str, Field(pattern=_QUIET)]
 Line = Annotated[str, Field(pattern=_LINE)]
 Domain = Annotated[str, Field(pattern=_DOMAIN, max_length=200)]
 PathBeside = Annotated[Path, AfterValidator(_beside_the_file)]
+TemplatesBeside = Annotated[PathBeside, AfterValidator(checked_folder)]
 
 
 class Section(BaseModel):

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from datetime import time
+from datetime import UTC, datetime, time
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tamis.config.errors import MistakeError
-from tamis.config.fields import Clock, Count, Line, Name, QuietHours, Seconds, Section
+from tamis.config.fields import Clock, Count, Line, Name, QuietHours, Seconds, Section, TemplatesBeside
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
-_ONLY_WITH = {"at": ("digest", ("day", "week")), "weekday": ("digest", ("week",))}
+_ONLY_WITH = {
+    "at": ("digest", ("day", "week")),
+    "weekday": ("digest", ("week",)),
+    "cron": ("digest", ("cron",)),
+}
+_CRON_FROM = datetime(2024, 1, 1, tzinfo=UTC)  # any time will do to try an expression
 
 
 def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
+
+
+def _cron(text: str) -> str:
+    from cronsim import CronSim, CronSimError
+
+    try:
+        next(CronSim(text, _CRON_FROM))
+    except (CronSimError, StopIteration) as error:
+        reason = str(error) or "there is no such time"
+        form = "minute, hour, day of the month, month, day of the week, as in '30 8 * * mon-fri'"
+        raise ValueError(f"cron: '{text}': {reason[:1].lower()}{reason[1:]}; expected {form}") from None
+    return text
 
 
 class OwnerConfig(Section):
@@ -31,20 +48,26 @@ class OwnerConfig(Section):
         digest: whether notifications are gathered, and how often they are sent.
         at: when a digest of the day or week is sent.
         weekday: when a digest of the week is sent.
+        cron: when a digest is sent, in five fields: minute, hour, day of the month, month, day of the week.
         quiet: hours in which nothing is sent; it goes as a digest at their end.
         most: maximum number of e-mails of one query in `per_s`; the others go as a digest at its end.
         per_s: see `most`.
+        confirm: whether e-mails go to an address only once its holder has confirmed it.
+        templates: a folder with templates for their e-mails, instead of the delivery's.
     """
 
     name: Name
     to: Annotated[tuple[Line, ...], BeforeValidator(_as_tuple)] = ()
     time_zone: str = "UTC"
-    digest: Literal["none", "hour", "day", "week"] = "none"
+    digest: Literal["none", "hour", "day", "week", "cron"] = "none"
     at: Clock = "08:00"
     weekday: Weekday = "mon"
+    cron: Annotated[str, AfterValidator(_cron)] | None = None
     quiet: QuietHours | None = None
     most: Count | None = None
     per_s: Seconds = 3600.0
+    confirm: bool = Field(default=False, strict=True)
+    templates: TemplatesBeside | None = None
 
     @property
     def zone(self) -> ZoneInfo:
@@ -75,6 +98,10 @@ class OwnerConfig(Section):
             if key in self.model_fields_set and getattr(self, other) not in values:
                 wanted = " or ".join(f'{other} = "{value}"' for value in values)
                 raise MistakeError((key,), f"'{key}' is used only with {wanted}")
+        if self.confirm and not self.to:
+            raise MistakeError(("confirm",), "'confirm' needs 'to': the addresses to confirm")
+        if self.digest == "cron" and self.cron is None:
+            raise MistakeError(("digest",), "digest = \"cron\" needs 'cron', as in '30 8 * * mon-fri'")
         if "per_s" in self.model_fields_set and self.most is None:
             raise MistakeError(("per_s",), "'per_s' is used only with 'most'")
         if self.most is not None and self.digest != "none":

@@ -40,6 +40,7 @@ from tamis.config.fields import PATTERNS, Days, Milliseconds, Name, PathBeside, 
 from tamis.config.hierarchies import HierarchyConfig
 from tamis.config.owners import OwnerConfig
 from tamis.config.toml_lines import TomlLocation, line_numbers
+from tamis.config.unsubscribe import UnsubscribeSection
 from tamis.errors import ConfigError, short
 from tamis.name_hints import did_you_mean
 from tamis.query import QueryFile, load_query_file
@@ -97,6 +98,7 @@ class PipelineConfig(Section):
     adapters: tuple[AnyAdapterConfig, ...] = Field(default=(), alias="adapter")
     deliveries: tuple[DeliveryConfig, ...] = Field(default=(), alias="delivery")
     owners: tuple[OwnerConfig, ...] = Field(default=(), alias="owner")
+    unsubscribe: UnsubscribeSection | None = None
     hierarchies: tuple[HierarchyConfig, ...] = Field(default=(), alias="hierarchy")
     tests: tuple[TestBlock, ...] = Field(default=(), alias="test")
     _path: Path = PrivateAttr(default=Path("pipeline.toml"))
@@ -199,6 +201,15 @@ class PipelineConfig(Section):
         return deliveries
 
     @model_validator(mode="after")
+    def _links_can_be_answered(self) -> Self:
+        for index, owner in enumerate(self.owners):
+            if owner.confirm and self.unsubscribe is None:
+                raise MistakeError(
+                    ("owner", index, "confirm"), "'confirm' needs [unsubscribe], where links are answered"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _deliveries_exist(self) -> Self:
         known = [delivery.name for delivery in self.deliveries]
         for index, name in enumerate(self.queries.deliveries):
@@ -236,6 +247,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "pipeline": PipelineSection,
     "queries": QueriesSection,
     "spark": SparkSection,
+    "unsubscribe": UnsubscribeSection,
     "adapter": AdapterConfig,
     "owner": OwnerConfig,
     "hierarchy": HierarchyConfig,
@@ -282,7 +294,7 @@ def _mistake(details: ErrorDetails, location: TomlLocation, model: type[BaseMode
             *others, last = (f"'{one}'" for one in types)
             having = f"{', '.join(others)} or {last}" if others else last
             return f"'{name}' is for adapters of type {having}, not '{_type_of(model)}'"
-        known = list(_keys(model)) if len(location) > 1 and model else ["pipeline", "queries", "spark", *_ARRAYS]
+        known = list(_keys(model)) if len(location) > 1 and model else [*_MODELS, "delivery"]
         inside = f" in {within}" if len(location) > 1 else ""
         return f"unknown key '{name}'{inside}{did_you_mean(str(name), known)}"
     if kind == "missing":

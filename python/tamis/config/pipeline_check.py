@@ -106,6 +106,7 @@ class PipelineCheck:
         yield from self._query_deliveries()
         yield from self._adapters()
         yield from self._deliveries()
+        yield from self._unsubscribe()
         if not broken:
             yield from self._tests()
 
@@ -128,7 +129,7 @@ class PipelineCheck:
         except StoreError as error:
             yield self._at(("pipeline", "store"), error)
             return
-        self._queries = {record.key: _spec_of(record) for record in queries if record.origin not in applied}
+        self._queries = {record.key: record.spec() for record in queries if record.origin not in applied}
         self._hierarchies = {it.attribute: it.parents for it in hierarchies if it.origin not in applied}
 
     def _query_file(self) -> Iterator[Problem]:
@@ -172,6 +173,11 @@ class PipelineCheck:
         if not self._config.adapters:
             yield self._at((), "no [[adapter]]: there is nothing to read")
         for index, adapter in enumerate(self._config.adapters):
+            if adapter.publish is not None:
+                try:
+                    adapter.publish.password(adapter.name)
+                except ConfigError as error:
+                    yield self._at(("adapter", index, "publish", "password_env"), error)
             try:
                 Adapter.from_config(adapter, self._config.pipeline.work).source().check()
             except TamisError as error:
@@ -191,28 +197,31 @@ class PipelineCheck:
                 except ConfigError as error:
                     yield self._at(("delivery", index, key), error)
 
+    def _unsubscribe(self) -> Iterator[Problem]:
+        if self._config.unsubscribe is not None:
+            importlib.import_module("uvicorn")
+            try:
+                self._config.unsubscribe.secret()
+            except ConfigError as error:
+                yield self._at(("unsubscribe", "secret_env"), error)
+
     def _tests(self) -> Iterator[Problem]:
         from tamis.engine.build import build_engine
 
         with warnings.catch_warnings():  # who asked for the check shows them, with their places
             warnings.simplefilter("ignore")
-            engine = build_engine(self._compiled.items(), self._hierarchies)
+            active = ((key, query) for key, query in self._compiled.items() if self._queries[key].is_active())
+            engine = build_engine(active, self._hierarchies)
         for index, test in enumerate(self._config.tests):
             for problem in _test_problems(engine, list(self._queries), test):
                 yield self._at(("test", index, "match"), problem)
-
-
-def _spec_of(record: Any) -> QuerySpec:
-    from tamis.query import QuerySpec
-
-    return QuerySpec(record.key, record.text, record.language, record.owner, record.tags, record.deliveries)
 
 
 def _test_problems(engine: Engine, keys: list[str], test: TestBlock) -> Iterator[str]:
     """The problems of a ``[[test]]``."""
     unknown = [key for key in test.match if key not in engine]
     if unknown:
-        yield from (f"no query is named '{key}'{did_you_mean(key, keys)}" for key in unknown)
+        yield from (_why_unknown(key, keys) for key in unknown)
         return
     message = (test.message, test.topic, test.body)
     try:
@@ -224,6 +233,12 @@ def _test_problems(engine: Engine, keys: list[str], test: TestBlock) -> Iterator
         if (key in matched) != (key in test.match):
             expected = "expected" if key in test.match else "did not expect"
             yield f"the test {expected} '{key}' to match: {engine.explain(key, *message)}"
+
+
+def _why_unknown(key: str, keys: list[str]) -> str:
+    if key in keys:
+        return f"the query '{key}' is paused or expired, or cannot be used"
+    return f"no query is named '{key}'{did_you_mean(key, keys)}"
 
 
 def _folder_problem(folder: Path) -> str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tamis.store import NotificationRecord
@@ -23,6 +25,28 @@ _EXCERPTS = 3
 _REASONS = 20
 
 Ranges = Sequence[tuple[int, int]]
+
+
+class Marked(str):
+    """Text with marks around what matched: stars in plain text, the element ``mark`` in HTML.
+
+    Args:
+        text: without marks.
+        ranges: (start, end) of what matched, ascending.
+    """
+
+    _pieces: list[tuple[str, bool]]
+
+    def __new__(cls, text: str, ranges: Ranges) -> Marked:
+        """Make it; the text it is as a `str` has stars."""
+        pieces = list(_pieces(text, ranges))
+        marked = super().__new__(cls, "".join(f"{MARK}{it}{MARK}" if is_match else it for it, is_match in pieces))
+        marked._pieces = pieces
+        return marked
+
+    def __html__(self) -> str:
+        """Return it as HTML."""
+        return "".join(f"<mark>{escape(it)}</mark>" if is_match else escape(it) for it, is_match in self._pieces)
 
 
 @dataclass(frozen=True)
@@ -54,16 +78,24 @@ def why(record: NotificationRecord) -> Why:
     return Why(tuple(reasons[:_REASONS]), ranges)
 
 
-def excerpts(body: str, ranges: Ranges) -> list[str]:
+def excerpts(body: str, ranges: Ranges) -> list[Marked]:
     """Up to three excerpts of `body`, each on one line, with marks around what matched."""
-    lines: list[str] = []
-    for start, end, within in _windows(len(body), ranges):
-        marked = _marked(body[start:end], [(a - start, b - start) for a, b in within])
-        line = " ".join(marked.split())
-        lines.append(("... " if start else "") + line + (" ..." if end < len(body) else ""))
-        if len(lines) == _EXCERPTS:
-            break
-    return lines
+    return [_excerpt(body, *window) for window in itertools.islice(_windows(len(body), ranges), _EXCERPTS)]
+
+
+def _excerpt(body: str, start: int, end: int, within: Ranges) -> Marked:
+    """One line of text; its spaces are single."""
+    text, ranges = "... " if start else "", []
+    for piece, is_match in _pieces(body[start:end], [(a - start, b - start) for a, b in within]):
+        begin, line = len(text), " ".join(piece.split())
+        before = " " if piece[:1].isspace() and not text.endswith(" ") and text else ""
+        after = " " if line and piece[-1:].isspace() else ""
+        text += before + line + after
+        if is_match:
+            ranges.append((begin + len(before), len(text) - len(after)))
+    if end < len(body):
+        text = text.rstrip() + " ..."
+    return Marked(text.rstrip(), ranges)
 
 
 @lru_cache(maxsize=1024)
@@ -114,9 +146,11 @@ def _windows(length: int, ranges: Ranges) -> Iterator[tuple[int, int, Ranges]]:
         yield start, end, within
 
 
-def _marked(text: str, ranges: Ranges) -> str:
-    parts, at = [], 0
+def _pieces(text: str, ranges: Ranges) -> Iterator[tuple[str, bool]]:
+    """The text in pieces, each with whether it matched."""
+    at = 0
     for start, end in ranges:
-        parts += [text[at:start], MARK, text[start:end], MARK]
+        yield text[at:start], False
+        yield text[start:end], True
         at = end
-    return "".join([*parts, text[at:]])
+    yield text[at:], False

@@ -6,14 +6,13 @@ replaces a file by the same file."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tamis.config.deliveries import EmlDelivery
-from tamis.config.owners import OwnerConfig
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.files import explain, sync_folder
-from tamis.notify.mail import recipients_of, render
+from tamis.notify.mail_writer import MailWriter
 from tamis.store import DueDelivery
 
 
@@ -22,9 +21,9 @@ class EmlChannel:
 
     batch_count = 100  # as many are written again after a crash
 
-    def __init__(self, config: EmlDelivery, owners: Mapping[str, OwnerConfig] = {}) -> None:
+    def __init__(self, config: EmlDelivery, writer: MailWriter | None = None) -> None:
         """Make the channel; no file is touched yet."""
-        self._config, self._folder, self._owners = config, config.folder, owners
+        self._folder, self._writer = config.folder, writer or MailWriter(config, {})
 
     def open(self) -> None:
         """Create the folder.
@@ -50,14 +49,26 @@ class EmlChannel:
         return self._write_all([due])
 
     def _write_all(self, groups: Sequence[Sequence[DueDelivery]]) -> Sent:
-        failures: dict[int, str] = {}
+        sent = Sent()
         try:
             for group in groups:
-                self._write(group, failures)
+                self._write(group, sent)
             sync_folder(self._folder)
         except OSError as error:
             raise ChannelError(explain(self._folder, error)) from error
-        return Sent(failures)
+        return sent
+
+    def send(self, name: str, content: bytes) -> None:
+        """Write one e-mail that is no notification, as the file `name`.
+
+        Raises:
+            ChannelError: the folder cannot be written.
+        """
+        self.open()
+        try:
+            _write_synced(self._folder / name, content)
+        except OSError as error:
+            raise ChannelError(explain(self._folder, error)) from error
 
     def interrupt(self) -> None:
         """Do nothing: nothing here waits."""
@@ -65,18 +76,19 @@ class EmlChannel:
     def close(self) -> None:
         """Do nothing: no file is open."""
 
-    def _write(self, group: Sequence[DueDelivery], failures: dict[int, str]) -> None:
-        config, records = self._config, [delivery.notification for delivery in group]
-        recipients = recipients_of(group[0], config.recipients, self._owners)
+    def _write(self, group: Sequence[DueDelivery], sent: Sent) -> None:
         try:
-            name, content = render(records, config.sender, recipients, config.domain)
+            mail = self._writer.write(group)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
-            failures.update((it.delivery_id, f"cannot be rendered as an e-mail: {error}") for it in group)
+            sent.failures.update((it.delivery_id, f"cannot be rendered as an e-mail: {error}") for it in group)
+            return
+        sent.notes.update(mail.notes)
+        if not mail.recipients:
             return
         # The temporary name is always the same, so the next try overwrites what a crash left.
-        temporary = self._folder / f".{name}.tmp"
-        _write_synced(temporary, content)
-        temporary.replace(self._folder / f"{name}.eml")
+        temporary = self._folder / f".{mail.name}.tmp"
+        _write_synced(temporary, mail.content)
+        temporary.replace(self._folder / f"{mail.name}.eml")
 
 
 def _write_synced(path: Path, content: bytes) -> None:

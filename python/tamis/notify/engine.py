@@ -24,8 +24,10 @@ from tamis.config.deliveries import (
 from tamis.config.owners import OwnerConfig
 from tamis.notify.channel import Channel
 from tamis.notify.dispatch import ChannelDispatcher, DeliveryCounts, Dispatcher, Now, UnconfiguredDispatcher
+from tamis.notify.mail_writer import MailWriter
 from tamis.notify.retention import RetentionDispatcher
 from tamis.notify.store import StoreChannel
+from tamis.notify.unsubscribe import Links
 from tamis.store import Store
 
 __all__ = ["DeliveryCounts", "NotificationEngine", "make_channel"]
@@ -39,6 +41,7 @@ class NotificationEngine:
         deliveries: the channels; what is pending for another name waits, with that as its reason.
         now: returns the time, UTC.
         owners: people with addresses and rhythms of their own.
+        links: makes the links with which people unsubscribe.
         keep: how long what is settled stays in the store; None: for ever.
 
     Attributes:
@@ -56,11 +59,12 @@ class NotificationEngine:
         now: Now = lambda: datetime.now(UTC),
         keep: timedelta | None = None,
         owners: Sequence[OwnerConfig] = (),
+        links: Links | None = None,
     ) -> None:
         """Make the channels; nothing is opened yet."""
         by_name = {owner.name: owner for owner in owners}
         self.dispatchers: list[Dispatcher] = [
-            ChannelDispatcher(config, make_channel(config, store, by_name), store, now, by_name)
+            ChannelDispatcher(config, make_channel(config, store, by_name, links), store, now, by_name)
             for config in deliveries
         ]
         self.dispatchers.append(UnconfiguredDispatcher([config.name for config in deliveries], store, now))
@@ -82,7 +86,9 @@ class NotificationEngine:
         return counts
 
 
-def make_channel(config: DeliveryConfig, store: Store, owners: Mapping[str, OwnerConfig]) -> Channel:
+def make_channel(
+    config: DeliveryConfig, store: Store, owners: Mapping[str, OwnerConfig], links: Links | None = None
+) -> Channel:
     """Make the channel of a ``[[delivery]]``.
 
     Raises:
@@ -94,7 +100,7 @@ def make_channel(config: DeliveryConfig, store: Store, owners: Mapping[str, Owne
         case EmlDelivery():
             from tamis.notify.eml import EmlChannel
 
-            return EmlChannel(config, owners)
+            return EmlChannel(config, MailWriter(config, owners, store, links))
         case JsonlDelivery():
             from tamis.notify.jsonl import JsonlChannel
 
@@ -102,11 +108,11 @@ def make_channel(config: DeliveryConfig, store: Store, owners: Mapping[str, Owne
         case SmtpDelivery():
             from tamis.notify.smtp import SmtpChannel
 
-            return SmtpChannel(config, owners)
+            return SmtpChannel(config, MailWriter(config, owners, store, links))
         case WebhookDelivery():
             from tamis.notify.webhook import WebhookChannel
 
-            return WebhookChannel(config)
+            return WebhookChannel(config, owners)
         case AmqpDelivery():
             from tamis.notify.amqp import AmqpChannel
 

@@ -2,27 +2,28 @@
 
 Pure: the same record gives the same bytes.
 
-Source: RFC 5322 (headers, Message-ID), RFC 2919 (List-Id)."""
+Source: RFC 5322 (headers, Message-ID), RFC 2919 (List-Id), RFC 8058 (one-click unsubscribe)."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from email import policy
 from email.message import EmailMessage
 from email.utils import format_datetime
+from typing import NamedTuple
 
 from tamis.adapters.properties import MAIL_PROPERTIES
-from tamis.config.owners import OwnerConfig
 from tamis.notify.content import excerpts, readable, why
-from tamis.store import DueDelivery, NotificationRecord
+from tamis.store import NotificationRecord
 
 BODY_CHARACTERS = 4000
 """Maximum length of the message's text in the e-mail."""
 
 _HEADER_CHARACTERS = 200
+_LINK_CHARACTERS_MAX = 900  # a line of an e-mail has at most 998
 _DIGEST_REASONS = 3
 _LABEL_CHARACTERS = 100
 _NOT_IN_LABEL = re.compile(r"[^A-Za-z0-9.-]+")
@@ -31,78 +32,79 @@ NOT_IN_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uf
 """A character that neither plain mail nor XML can hold."""
 
 
-def render_mail(record: NotificationRecord, sender: str, recipients: Sequence[str], domain: str) -> bytes:
-    """Render the e-mail of a notification; the bytes are always the same, so that a duplicate can be recognised.
+class Words(NamedTuple):
+    """What an e-mail says."""
 
-    Args:
-        record: the notification.
-        sender: for From.
-        recipients: for To.
-        domain: of the Message-ID, whose other half is the notification's id.
-
-    Returns:
-        ASCII with CRLF, for files and for SMTP.
-
-    Raises:
-        ValueError: `sender` or `recipients` cannot be written in a header.
-    """
-    message = EmailMessage(policy=policy.SMTP)
-    message["From"] = sender
-    message["To"] = ", ".join(recipients)
-    message["Subject"] = _line(f"[tamis] {record.query_key}: {subject(record)}")
-    message["Date"] = format_datetime(record.created_at)
-    message["Message-ID"] = f"<{record.id}@{domain}>"
-    message["List-Id"] = list_id(record.query_key, domain)
-    message["X-Tamis-Query"] = _line(record.query_key)
-    message["X-Tamis-Notification"] = record.id
-    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no holiday replies, please
-    text = NOT_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", "\n".join(notification_text(record)))
-    message.set_content(text, cte="quoted-printable")
-    return message.as_bytes()
+    subject: str
+    text: str
+    html: str | None = None
 
 
-def render_digest(records: Sequence[NotificationRecord], sender: str, recipients: Sequence[str], domain: str) -> bytes:
-    """Render several notifications as one e-mail; the same records give the same bytes.
+def words_of(records: Sequence[NotificationRecord]) -> Words:
+    """The words of one notification, or of a digest of several."""
+    if len(records) == 1:
+        (record,) = records
+        return Words(f"[tamis] {record.query_key}: {subject(record)}", "\n".join(notification_text(record)))
+    of_query = Counter(record.query_key for record in records)
+    counts = ", ".join(f"{key} ({count})" for key, count in of_query.most_common())
+    return Words(f"[tamis] {len(records)} notifications: {counts}", "\n".join(_digest_text(records)))
+
+
+def render(
+    records: Sequence[NotificationRecord],
+    sender: str,
+    recipients: Sequence[str],
+    domain: str,
+    words: Words | None = None,
+    unsubscribe: str = "",
+) -> tuple[str, bytes]:
+    """Render the e-mail of a notification, or the digest of several; the same arguments give the same bytes.
+
+    So a duplicate can be recognised.
 
     Args:
         records: at least one.
         sender: for From.
         recipients: for To.
-        domain: of the Message-ID, whose other half is `digest_id`.
+        domain: of the Message-ID, whose other half is the notification's id, or `digest_id`.
+        words: what it says; default: `words_of`.
+        unsubscribe: the link that ends such e-mails with one click, if there is one.
 
     Returns:
-        As `render_mail`.
+        Its name; and ASCII with CRLF, for files and for SMTP.
 
     Raises:
-        ValueError: as `render_mail`.
+        ValueError: `sender` or `recipients` cannot be written in a header.
     """
-    of_query = Counter(record.query_key for record in records)
-    counts = ", ".join(f"{key} ({count})" for key, count in of_query.most_common())
+    words = words or words_of(records)
+    name = records[0].id if len(records) == 1 else digest_id(records)
     message = EmailMessage(policy=policy.SMTP)
     message["From"] = sender
     message["To"] = ", ".join(recipients)
-    message["Subject"] = _line(f"[tamis] {len(records)} notifications: {counts}")
+    message["Subject"] = _line(words.subject)
     message["Date"] = format_datetime(max(record.created_at for record in records))
-    message["Message-ID"] = f"<{digest_id(records)}@{domain}>"
-    message["Auto-Submitted"] = "auto-generated"
-    text = NOT_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", "\n".join(_digest_text(records)))
-    message.set_content(text, cte="quoted-printable")
-    return message.as_bytes()
-
-
-def render(
-    records: Sequence[NotificationRecord], sender: str, recipients: Sequence[str], domain: str
-) -> tuple[str, bytes]:
-    """Render one notification as `render_mail` does, or several as `render_digest`; return its name and its bytes."""
+    message["Message-ID"] = f"<{name}@{domain}>"
     if len(records) == 1:
-        return records[0].id, render_mail(records[0], sender, recipients, domain)
-    return digest_id(records), render_digest(records, sender, recipients, domain)
+        message["List-Id"] = list_id(records[0].query_key, domain)
+        message["X-Tamis-Query"] = _line(records[0].query_key)
+        message["X-Tamis-Notification"] = name
+    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no holiday replies, please
+    message.set_content(_printable(words.text), cte="quoted-printable")
+    if words.html is not None:
+        message.add_alternative(_printable(words.html), subtype="html", cte="quoted-printable")
+        message.set_boundary(f"=_{name}")  # the default one is random; quoted-printable text never has "=_"
+    return name, _one_click(unsubscribe) + message.as_bytes()
 
 
-def recipients_of(delivery: DueDelivery, recipients: Sequence[str], owners: Mapping[str, OwnerConfig]) -> Sequence[str]:
-    """The addresses of the owner of its query, or those of the delivery if the owner has none."""
-    owner = owners.get(delivery.owner)
-    return owner.to if owner is not None and owner.to else recipients
+def _one_click(link: str) -> bytes:
+    """The headers of RFC 8058, written by hand: the library folds a long link into something else."""
+    if not link or len(link) > _LINK_CHARACTERS_MAX:
+        return b""
+    return f"List-Unsubscribe: <{link}>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n".encode("ascii")
+
+
+def _printable(text: str) -> str:
+    return NOT_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def digest_id(records: Sequence[NotificationRecord]) -> str:

@@ -4,6 +4,7 @@ Pure: the answer depends on the owner's settings, the time of the match and a co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
@@ -39,7 +40,8 @@ def decide(owner: OwnerConfig, at: datetime, sent_alone: int) -> Decision:
     """
     if owner.digest != "none":
         until = after_quiet(owner, next_digest(owner, at))
-        return Decision(until, "digested", f"in the digest of the {owner.digest}, {_local(owner, until)}")
+        which = "next digest" if owner.digest == "cron" else f"digest of the {owner.digest}"
+        return Decision(until, "digested", f"in the {which}, {_local(owner, until)}")
     if (until := after_quiet(owner, at)) != at:
         return Decision(until, "quiet", f"quiet hours until {_local(owner, until)}")
     if owner.most is not None and sent_alone >= owner.most:
@@ -60,9 +62,17 @@ def next_digest(owner: OwnerConfig, at: datetime) -> datetime:
     if owner.digest == "hour":
         past = timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
         return at.astimezone(UTC) - past + _HOUR
+    if owner.cron is not None:
+        return next(when for when in _cron_times(owner.cron, local) if when > at)
     days = (local.date() + _DAY * number for number in range(9))
     times = (_instant(owner, day, owner.digest_time) for day in days if _is_digest_day(owner, day))
     return next(when for when in times if when > at)
+
+
+def _cron_times(cron: str, local: datetime) -> Iterator[datetime]:
+    from cronsim import CronSim
+
+    return (when.astimezone(UTC) for when in CronSim(cron, local))
 
 
 def after_quiet(owner: OwnerConfig, at: datetime) -> datetime:

@@ -11,16 +11,14 @@ Source: RFC 5321, section 4.5.4 (retrying), RFC 3207 (STARTTLS)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
-from email.utils import parseaddr
+from collections.abc import Coroutine, Sequence
 
 import aiosmtplib
 
 from tamis.config.deliveries import SmtpDelivery
-from tamis.config.owners import OwnerConfig
 from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
 from tamis.notify.interruptible import InterruptibleLoop
-from tamis.notify.mail import recipients_of, render
+from tamis.notify.mail_writer import MailWriter, address_of
 from tamis.store import DueDelivery
 
 _SERVICE_NOT_AVAILABLE = 421  # said of the server, not of a message
@@ -39,11 +37,11 @@ class SmtpChannel:
 
     batch_count = 1
 
-    def __init__(self, config: SmtpDelivery, owners: Mapping[str, OwnerConfig] = {}) -> None:
+    def __init__(self, config: SmtpDelivery, writer: MailWriter | None = None) -> None:
         """Make the channel; nothing is connected yet."""
-        self._config, self._owners = config, owners
+        self._config, self._writer = config, writer or MailWriter(config, {})
         self._server = f"{config.host}:{config.port}"
-        self._sender = parseaddr(config.sender)[1] or config.sender
+        self._sender = address_of(config.sender)
         self._password = config.password()
         self._tls = config.tls_context()
         self._loop: InterruptibleLoop | None = None
@@ -79,6 +77,21 @@ class SmtpChannel:
         sent = Sent({}, {}, {})
         self._run(self._send(due, sent))
         return sent
+
+    def send(self, recipient: str, content: bytes) -> None:
+        """Send one e-mail that is no notification.
+
+        Raises:
+            ChannelError: the server cannot be reached, or does not accept it.
+        """
+        try:
+            self._run(self._send_one(recipient, content))
+        except (aiosmtplib.SMTPException, OSError) as error:
+            raise ChannelError(f"{self._server}: {_one_line(error)}") from error
+
+    async def _send_one(self, recipient: str, content: bytes) -> None:
+        for reply in (await self._hand_over([address_of(recipient)], content)).values():
+            raise ChannelError(f"{self._server}: {reply.code} {_flat(reply.message)}")
 
     def interrupt(self) -> None:
         """Give up the message under way, which may then arrive twice."""
@@ -124,17 +137,19 @@ class SmtpChannel:
 
     async def _send(self, group: Sequence[DueDelivery], sent: Sent) -> None:
         """Send one e-mail for all of `group`, which share its outcome."""
-        config, first = self._config, group[0]
-        named = recipients_of(first, config.recipients, self._owners)
+        first = group[0]
         try:
-            _, content = render([it.notification for it in group], config.sender, named, config.domain)
+            mail = self._writer.write(group)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
             sent.failures.update((it.delivery_id, f"cannot be rendered as an e-mail: {error}") for it in group)
             return
-        addresses = dict.fromkeys(parseaddr(recipient)[1] or recipient for recipient in named)
+        sent.notes.update(mail.notes)
+        if not mail.recipients:
+            return
+        addresses = dict.fromkeys(map(address_of, mail.recipients))
         waiting = [recipient for recipient in addresses if recipient not in first.recipients]
         try:
-            replies = await self._hand_over(waiting, content) if waiting else {}
+            replies = await self._hand_over(waiting, mail.content) if waiting else {}
         except (aiosmtplib.SMTPException, OSError) as error:
             sent.failures.update((it.delivery_id, _one_line(error)) for it in group)
         else:

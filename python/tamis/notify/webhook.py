@@ -1,8 +1,8 @@
 """The channel ``webhook``: posts one signed request per notification to a web address.
 
-The body is the notification as JSON, as a line of ``jsonl``. Its id is the same at each try, so that a receiver can
-leave out what it has; the signature covers id, time and body. Redirections are not followed: a signed request goes
-nowhere else.
+The body is the notification as JSON, as a line of ``jsonl`` or of a template. Its id is the same at each try, so that
+a receiver can leave out what it has; the signature covers id, time and body. Redirections are not followed: a signed
+request goes nowhere else.
 
 Source: the Standard Webhooks specification (headers, signature, meaning of the answers)."""
 
@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import time
 from base64 import b64encode
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 
 import httpx2
 
 from tamis.config.deliveries import WebhookDelivery
+from tamis.config.owners import OwnerConfig
 from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
 from tamis.notify.interruptible import InterruptibleLoop
 from tamis.notify.jsonl import as_json
+from tamis.notify.wording import Reader, webhook_body
 from tamis.retry_after import retry_after_s
 from tamis.store import DueDelivery
 
@@ -51,8 +52,9 @@ class WebhookChannel:
 
     batch_count = 1
 
-    def __init__(self, config: WebhookDelivery) -> None:
+    def __init__(self, config: WebhookDelivery, owners: Mapping[str, OwnerConfig] = {}) -> None:
         """Make the channel; nothing is connected yet."""
+        self._owners = owners
         self._config, self._secrets, self._tls = config, config.secrets(), config.tls_context()
         self._loop: InterruptibleLoop | None = None
         self._client: httpx2.AsyncClient | None = None
@@ -93,7 +95,7 @@ class WebhookChannel:
 
     async def _post(self, delivery: DueDelivery, sent: Sent) -> None:
         try:
-            body = json.dumps(as_json(delivery.notification)).encode()
+            body, note = self._body(delivery)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
             sent.failures[delivery.delivery_id] = f"cannot be written as JSON: {error}"
             return
@@ -107,10 +109,17 @@ class WebhookChannel:
             raise ChannelError(f"{url}: {' '.join(str(error).split()) or type(error).__name__}") from error
         if status in _BUSY:
             raise ChannelError(f"{url}: {said}", wait_s)
+        if note is not None:
+            sent.notes[delivery.delivery_id] = note
         if not 200 <= status < 300:
             sent.failures[delivery.delivery_id] = said
         if status == _GONE:
             sent.final.add(delivery.delivery_id)
+
+    def _body(self, delivery: DueDelivery) -> tuple[bytes, str | None]:
+        owner = self._owners.get(delivery.owner)
+        reader = Reader(delivery.owner, owner.time_zone if owner else "UTC", self._config.templates)
+        return webhook_body(delivery.notification, reader, as_json(delivery.notification))
 
     async def _answer(self, message_id: str, body: bytes) -> tuple[int, str, float]:
         """Post one request; return the status, what to tell of it, and how long to wait, in seconds."""

@@ -18,7 +18,7 @@ from tamis.query.languages import (
     text,
     topic,
 )
-from tamis.query.spec import LANGUAGES, QuerySpec, compile_query
+from tamis.query.spec import LANGUAGES, QuerySpec, QueryState, compile_query
 
 __all__ = [
     "LANGUAGES",
@@ -27,6 +27,7 @@ __all__ = [
     "Query",
     "QueryFile",
     "QuerySpec",
+    "QueryState",
     "boolean",
     "compile_in_file",
     "compile_query",

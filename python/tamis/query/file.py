@@ -1,8 +1,8 @@
 """Reads files of queries, which the library, the command line, Spark and the broker share.
 
 A text file has one query per line, ``key: selector text``; ``#`` begins a comment, and blank lines are skipped. A TOML
-file has ``[[query]]`` tables with ``key``, ``text`` and perhaps ``language``, ``owner``, ``tags``, ``deliveries``, and
-``[[hierarchy]]`` tables with ``attribute`` and either ``parents`` or ``file``."""
+file has ``[[query]]`` tables with ``key``, ``text`` and perhaps ``language``, ``owner``, ``tags``, ``deliveries``,
+``paused``, ``expires``, and ``[[hierarchy]]`` tables with ``attribute`` and either ``parents`` or ``file``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 from tamis._core import Query
 from tamis.errors import ConfigError, QueryError
 from tamis.name_hints import did_you_mean
+from tamis.query.expiry import expiry_of
 from tamis.query.hierarchy import HierarchySpec, checked_parents, read_parents
 from tamis.query.spec import QuerySpec, check_language
 from tamis.text_file import read_text
@@ -142,7 +145,7 @@ def _from_lines(path: Path, text: str) -> Iterator[QuerySpec]:
 
 
 _TABLES = {
-    "query": ("key", "text", "language", "owner", "tags", "deliveries"),
+    "query": ("key", "text", "language", "owner", "tags", "deliveries", "paused", "expires"),
     "hierarchy": ("attribute", "parents", "file"),
 }
 """Name of a table in a TOML file -> its keys."""
@@ -216,8 +219,25 @@ class _Toml:
         except ConfigError as error:
             raise ConfigError(f"{self._where('query', index, 'language')}: {error}") from None
         tags, deliveries = tuple(table.get("tags", ())), tuple(table.get("deliveries", ()))
-        line = self._line("query", index, "text")
-        return QuerySpec(table["key"], table["text"], language, table.get("owner", ""), tags, deliveries, line)
+        paused = table.get("paused", False)
+        if not isinstance(paused, bool):
+            raise ConfigError(f"{self._where('query', index, 'paused')}: expected true or false for 'paused'")
+        return QuerySpec(
+            *(table["key"], table["text"], language, table.get("owner", ""), tags, deliveries, paused),
+            expires_at=self._expires(table, index),
+            line=self._line("query", index, "text"),
+        )
+
+    def _expires(self, table: dict[str, Any], index: int) -> datetime | None:
+        value = table.get("expires")
+        if value is None:
+            return None
+        with suppress(OverflowError):
+            if isinstance(value, date):
+                return expiry_of(value)
+        where = self._where("query", index, "expires")
+        expected = "a date or a time without quotes, as 2026-12-31 or 2026-12-31T18:00:00Z"
+        raise ConfigError(f"{where}: expected {expected}, for 'expires'")
 
     def _hierarchy(self, table: dict[str, Any], index: int) -> HierarchySpec:
         self._refuse_unknown(table, "hierarchy", index)

@@ -22,7 +22,7 @@ def compile_rules(rules: Any) -> list[tuple[str, Query]]:
 
             - a mapping: key -> text or `Query`;
             - tuples: ``(key, text)``, ``(key, text, language)`` or ``(key, Query)``;
-            - query specs;
+            - query specs, of which those that are paused or expired are left out;
             - rows: mappings or Spark's ``Row`` with ``key``, ``text`` and perhaps ``language``;
             - a table with these columns: a DataFrame of Spark, pandas or polars, or an Arrow table;
             - a `Query`, whose key is its text.
@@ -51,6 +51,8 @@ def _rules(rules: Any) -> Iterator[tuple[str, Query | str, str]]:
     if isinstance(rules, str) or not isinstance(rules, Iterable):
         raise ConfigError(f"rules: expected a file, an engine, a mapping, tuples, rows or a table, not {short(rules)}")
     for number, rule in enumerate(rules, start=1):
+        if isinstance(rule, QuerySpec) and not rule.is_active():
+            continue
         yield _parts(rule, f"rule {number}")
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, Literal
 
 from tamis import _core
 from tamis._core import Query
 from tamis.errors import ConfigError
 from tamis.name_hints import did_you_mean
+
+QueryState = Literal["active", "paused", "expired"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,8 @@ class QuerySpec:
         owner: the owner's name.
         tags: free words.
         deliveries: names of the deliveries for its matches; empty: the pipeline's default.
+        paused: whether it matches nothing until it is resumed.
+        expires_at: from when on it matches nothing, an aware time; None: never.
         line: the line of its text in its file, from 1; 0 if it did not come from a file.
     """
 
@@ -31,7 +36,19 @@ class QuerySpec:
     owner: str = ""
     tags: tuple[str, ...] = ()
     deliveries: tuple[str, ...] = ()
+    paused: bool = False
+    expires_at: datetime | None = None
     line: int = field(default=0, compare=False)
+
+    def state(self, at: datetime) -> QueryState:
+        """Whether the query matches at a time, or why it does not: an expired one stays so when it is resumed."""
+        if self.expires_at is not None and self.expires_at <= at:
+            return "expired"
+        return "paused" if self.paused else "active"
+
+    def is_active(self) -> bool:
+        """Whether the query matches now."""
+        return self.state(datetime.now(UTC)) == "active"
 
     def compile(self) -> Query:
         """Compile the query.

@@ -21,6 +21,7 @@ from pyspark.sql.types import StringType
 from tamis.spark.matching.columns import message_columns
 from tamis.spark.matching.operator import worker_column
 from tamis.spark.progress import BatchReport
+from tamis.spark.publishing import Publication
 from tamis.spark.snapshots import Snapshot, Snapshots
 from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store, notification_id
 
@@ -40,12 +41,14 @@ class Matched:
         read: number of messages in the batch.
         match_us: percentiles of the time to match a message, in µs.
         timed: number of messages that were timed.
+        unpublished: what to tell of messages that could not be published; None if all could.
     """
 
     rows: pa.Table
     read: int
     match_us: list[float]
     timed: int
+    unpublished: str | None = None
 
 
 def process_batch(
@@ -56,6 +59,7 @@ def process_batch(
     default_deliveries: tuple[str, ...],
     frame: DataFrame,
     batch_id: int,
+    publication: Publication | None = None,
 ) -> BatchReport | None:
     """Match one batch and store its results; None if the store had them already.
 
@@ -67,6 +71,7 @@ def process_batch(
         default_deliveries: the deliveries of queries that name none.
         frame: rows as every adapter gives them.
         batch_id: Spark's number; the same number means the same rows before and after a crash.
+        publication: where the messages are published, too.
 
     Raises:
         StoreError: the store cannot be written.
@@ -78,7 +83,7 @@ def process_batch(
     if store.batch_counts(stream, batch_id) is not None:
         return None
     with snapshots.at(store.pin_batch(stream, batch_id)) as snapshot:
-        matched = match_rows(frame, snapshot)
+        matched = match_rows(frame, snapshot, publication)
         counts = store.commit_batch(stream, batch_id, make_results(matched, snapshot, source), default_deliveries)
         by_query = _count_by_query(matched, snapshot)
     return BatchReport(
@@ -90,22 +95,27 @@ def process_batch(
         by_query=by_query,
         match_us=matched.match_us,
         timed=matched.timed,
+        unpublished=matched.unpublished,
     )
 
 
-def match_rows(frame: DataFrame, snapshot: Snapshot) -> Matched:
-    """Match the rows of `frame` in one Spark action; return dead letters and rows with matches."""
+def match_rows(frame: DataFrame, snapshot: Snapshot, publication: Publication | None = None) -> Matched:
+    """Match and perhaps publish the rows of `frame` in one Spark action; return dead letters and rows with matches."""
     returned = "struct<ids: array<bigint>, us: double>"
     match = worker_column(message_columns(frame), snapshot.shipped.location, "match_ids_timed", returned)
     observed = Observation()
+    unpublished = F.lit(None) if publication is None else publication.column(frame, _properties_text(frame))
     # Spark moves no filter below an observation, so each row is matched once, and every row is counted.
     wanted = (
         frame.withColumn("match", match)
+        .withColumn("unpublished", unpublished.cast("string"))
         .observe(
             observed,
             F.count(F.lit(1)).alias("read"),
             F.count("match.us").alias("timed"),
             F.percentile_approx("match.us", _PERCENTILES, 1_000).alias("match_us"),
+            F.count("unpublished").alias("unpublished"),
+            F.max("unpublished").alias("reason"),
         )
         .filter(F.col("error").isNotNull() | (F.size("match.ids") > 0))
         .withColumn("properties", _properties_text(frame))
@@ -113,7 +123,9 @@ def match_rows(frame: DataFrame, snapshot: Snapshot) -> Matched:
     )
     rows = wanted.toArrow()
     metrics = observed.get
-    return Matched(rows, int(metrics["read"]), list(metrics["match_us"] or ()), int(metrics["timed"]))
+    left = int(metrics["unpublished"])
+    told = f"{left:,} of {metrics['read']:,} messages were not published: {metrics['reason']}" if left else None
+    return Matched(rows, int(metrics["read"]), list(metrics["match_us"] or ()), int(metrics["timed"]), told)
 
 
 def make_results(matched: Matched, snapshot: Snapshot, source: str) -> Iterator[BatchResult]:

@@ -86,3 +86,19 @@ def held_lease(store: Store, config: Path) -> Iterator[HeldLease]:
             yield lease
         finally:
             lease.end()
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold the lock file of a pipeline's working folder, which the system releases however this process ends.
+
+    Raises:
+        TamisError: another process holds it.
+    """
+    path = folder / "lock"
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise TamisError(f"{path}: another run of this pipeline is using {folder}; end it first") from error
+        yield

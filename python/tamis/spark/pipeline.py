@@ -6,7 +6,6 @@ again unchanged."""
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import math
 import signal
@@ -20,15 +19,18 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from tamis.adapters.adapter import Adapter
+from tamis.adapters.http_thread import HttpThread
 from tamis.adapters.manager import LOOK_INTERVAL_S, AdapterManager
 from tamis.config.apply import apply_config
 from tamis.errors import TamisError
 from tamis.notify.engine import NotificationEngine
+from tamis.notify.unsubscribe import Links, application
 from tamis.spark.batch import process_batch
 from tamis.spark.deliveries import DeliveryThreads
-from tamis.spark.lease import HeldLease, held_lease
+from tamis.spark.lease import HeldLease, alone_in, held_lease
 from tamis.spark.matching.shipping import ship
 from tamis.spark.progress import Progress, RunSummary, Tally
+from tamis.spark.publishing import Publication
 from tamis.spark.sessions import close_session, session
 from tamis.spark.snapshots import Snapshots
 from tamis.spark.streams import PollTimes, Stream
@@ -113,7 +115,7 @@ class Pipeline:
             work.mkdir(parents=True, exist_ok=True)
             with (
                 held_lease(self._store, self._config.path) as lease,
-                _alone(work / "lock"),
+                alone_in(work),
                 self._signals() as take_signals,
             ):
                 apply_config(self._config, self._store)
@@ -181,8 +183,17 @@ class _Run:
         self._config, self._store, self._once = config, store, once
         self._tally = Tally()
         self._snapshots = Snapshots(store, config.pipeline.work, functools.partial(ship, spark))
-        engine = NotificationEngine(store, config.deliveries, keep=config.pipeline.keep, owners=config.owners)
+        links = Links(it.url, it.secret()) if (it := config.unsubscribe) else None
+        engine = NotificationEngine(
+            store, config.deliveries, keep=config.pipeline.keep, owners=config.owners, links=links
+        )
+        self._unsubscribe = HttpThread(application(links, store), *it.address) if it and links else None
         self._deliveries = DeliveryThreads(engine.dispatchers, self._tally)
+        self._publications = {
+            it.name: Publication(it.name, it.publish, it.publish.password(it.name))
+            for it in config.adapters
+            if it.publish
+        }
         adapters = [Adapter.from_config(adapter, config.pipeline.work) for adapter in config.adapters]
         self._manager = AdapterManager(spark, adapters, self._stream, store)
         self._spark, self._poll_times = spark, PollTimes()
@@ -191,7 +202,15 @@ class _Run:
         self._look_at = 0.0
 
     def start(self) -> None:
-        """Start the deliveries; the adapters start with the first look."""
+        """Start the deliveries; the adapters start with the first look.
+
+        Raises:
+            TamisError: the address of ``[unsubscribe]`` cannot be listened on.
+        """
+        if self._unsubscribe is not None and not self._unsubscribe.start():
+            assert self._config.unsubscribe is not None  # noqa: S101 - for the type checker
+            listen = self._config.unsubscribe.listen
+            raise TamisError(f"[unsubscribe]: {listen} cannot be listened on; another program may use it")
         self._spark.streams.addListener(self._poll_times)
         self._deliveries.start()
 
@@ -226,6 +245,8 @@ class _Run:
             self._spark.streams.removeListener(self._poll_times)
         finally:
             self._deliveries.close(drain=drain and self._fatal is None, stop=stop)
+            if self._unsubscribe is not None:
+                self._unsubscribe.stop()
 
     def report(self, progress: OnProgress | None) -> None:
         """Report the progress of the run."""
@@ -259,11 +280,14 @@ class _Run:
         stream = f"{self._config.pipeline.name}/{adapter}@{checkpoint_id}"
         try:
             report = process_batch(
-                self._store, self._snapshots, stream, adapter, self._config.default_deliveries, frame, batch_id
+                *(self._store, self._snapshots, stream, adapter, self._config.default_deliveries, frame, batch_id),
+                publication=self._publications.get(adapter),
             )
             if report is None:
                 return
-            self._store.report_adapter(adapter, "running", read_count=report.read, dead_count=report.dead)
+            self._store.report_adapter(
+                adapter, "running", error=report.unpublished, read_count=report.read, dead_count=report.dead
+            )
         except (TamisError, OSError) as error:
             self._fatal = error  # not the adapter's fault: it would only fail again
             raise
@@ -277,18 +301,3 @@ def next_poll(at: datetime, interval_ms: int | None, now: datetime) -> datetime 
         return None
     interval = timedelta(milliseconds=interval_ms)
     return at + interval * max(1, math.ceil((now - at) / interval))
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, which the system releases however this process ends.
-
-    Raises:
-        TamisError: another process holds it.
-    """
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise TamisError(f"{path}: another run of this pipeline is using {path.parent}; end it first") from error
-        yield

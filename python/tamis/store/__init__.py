@@ -6,6 +6,7 @@ nothing: it only stores. Every change is one transaction, which is on disk when 
 from __future__ import annotations
 
 from tamis.store.records import (
+    AdapterProblem,
     AdapterState,
     BatchCounts,
     BatchResult,
@@ -27,11 +28,13 @@ from tamis.store.records import (
     QueryMatches,
     QueryRecord,
     Trace,
+    Unsubscription,
     notification_id,
 )
 from tamis.store.store import Store
 
 __all__ = [
+    "AdapterProblem",
     "AdapterState",
     "BatchCounts",
     "BatchResult",
@@ -54,5 +57,6 @@ __all__ = [
     "QueryRecord",
     "Store",
     "Trace",
+    "Unsubscription",
     "notification_id",
 ]

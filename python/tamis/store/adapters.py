@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, get_args
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.dialects import sqlite
 
 from tamis.store.database import Database
-from tamis.store.models import adapters
-from tamis.store.records import AdapterDesire, AdapterState
+from tamis.store.models import adapter_errors, adapters
+from tamis.store.records import AdapterDesire, AdapterProblem, AdapterState
 
+ERRORS_MAX = 20
+"""Maximum number of errors that are kept of each adapter."""
+
+_e = adapter_errors.c
 _UNKNOWN = {"desired": "running", "status": "stopped", "read_count": 0, "dead_count": 0}
 
 
@@ -60,7 +64,7 @@ class Adapters(Database):
         Args:
             name: the adapter's.
             status: one word, such as ``running``.
-            error: its last error; None clears it.
+            error: its last error, which is kept with its time; None: it has none any more.
             read_count: messages read since the last report; added to those on record.
             dead_count: dead letters among them.
             at: the time of the report; default: now.
@@ -78,6 +82,21 @@ class Adapters(Database):
         with self._write() as connection:
             _ensure(connection, name)
             connection.execute(update(adapters).where(adapters.c.name == name).values(changes))
+            if error is not None:
+                _note_error(connection, name, now, error)
+
+    def adapter_errors(self, name: str) -> list[AdapterProblem]:
+        """The last errors of an adapter, at most `ERRORS_MAX`, the newest first."""
+        newest = select(_e.at, _e.error).where(_e.name == name).order_by(_e.id.desc())
+        with self._read() as connection:
+            return [AdapterProblem(*row) for row in connection.execute(newest)]
+
+
+def _note_error(connection: Connection, name: str, at: datetime, error: str) -> None:
+    """Keep an error, and forget the oldest beyond `ERRORS_MAX`."""
+    connection.execute(insert(adapter_errors).values(name=name, at=at, error=error))
+    kept = select(_e.id).where(_e.name == name).order_by(_e.id.desc()).limit(ERRORS_MAX)
+    connection.execute(delete(adapter_errors).where(_e.name == name, _e.id.not_in(kept)))
 
 
 def _ensure(connection: Connection, name: str) -> None:

@@ -22,7 +22,7 @@ from tamis.store.database import Database, chunks
 from tamis.store.models import UtcDateTime, batches, dead_letters, deliveries, messages, outbox, query_versions
 from tamis.store.records import BatchCounts, BatchResult, DeadLetter, MessageRow, Notification
 from tamis.store.retention import without_pruned
-from tamis.store.revisions import current_revision
+from tamis.store.revisions import revision_now
 
 PIECE_ROWS = 2_000
 """Maximum number of notifications, or of deliveries' notifications, that one transaction writes."""
@@ -62,7 +62,7 @@ class Batches(Database):
             row = _batch(connection, stream, batch_id)
             if row is not None:
                 return int(row.revision)
-            revision = current_revision(connection)
+            revision = revision_now(connection)
             values = {"stream": stream, "batch_id": batch_id, "revision": revision, "done": 0} | _NO_COUNTS
             connection.execute(insert(batches).values(pinned_at=datetime.now(UTC), **values))
             return revision

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
@@ -15,7 +15,7 @@ from tamis.store.hierarchies import (
     refuse_under_without_hierarchy,
     valid_hierarchies,
 )
-from tamis.store.queries import Queries, end_queries, origins_of_queries, put_queries, queries_of_file
+from tamis.store.queries import Queries, content_of, end_queries, origins_of_queries, put_queries, queries_of_file
 from tamis.store.records import Change, FileChanges, HierarchyRecord, QueryRecord
 from tamis.store.revisions import Revision
 
@@ -98,21 +98,16 @@ def _end_what_left(revision: Revision, file: QueryFile) -> list[Change]:
     end_queries(revision, [record.key for record in queries])
     end_hierarchies(revision, [record.attribute for record in hierarchies])
     return [
-        *(Change("query", record.key, "removed", _content(record), None) for record in queries),
+        *(Change("query", record.key, "removed", content_of(record), None) for record in queries),
         *(Change("hierarchy", it.attribute, "removed", {"parents": it.parents}, None) for it in hierarchies),
     ]
 
 
-def _content(query: QueryRecord | QuerySpec) -> dict[str, Any]:
-    names = ("text", "language", "owner", "tags", "deliveries")
-    return {name: getattr(query, name) for name in names}
-
-
 def _of_query(before: QueryRecord | None, spec: QuerySpec) -> Change:
-    after = _content(spec)
+    after = content_of(spec)
     if before is None:
         return Change("query", spec.key, "added", None, after)
-    old = _content(before)
+    old = content_of(before)
     differs = [name for name in after if old[name] != after[name]]
     return Change("query", spec.key, "changed", *({name: it[name] for name in differs} for it in (old, after)))
 

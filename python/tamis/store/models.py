@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     DateTime,
@@ -27,7 +28,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 11
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -71,7 +72,15 @@ query_versions = Table(
     Column("from_revision", Integer, ForeignKey("revisions.revision"), nullable=False),
     Column("to_revision", Integer, ForeignKey("revisions.revision")),  # the first revision without it; null: valid
     Column("origin", String),  # the file that it stands in; null: added by hand
+    Column("paused", Boolean, nullable=False, server_default="0"),
+    Column("expires_at", UtcDateTime),  # it is not valid at the revisions made from then on; null: never
     Index("query_versions_place", "place"),
+)
+Index(
+    "query_versions_expiring",
+    query_versions.c.expires_at,
+    query_versions.c.key,
+    sqlite_where=query_versions.c.expires_at.is_not(None),
 )
 Index(
     "query_versions_current",
@@ -196,6 +205,23 @@ pruned_notifications = Table(
     sqlite_with_rowid=False,
 )
 
+unsubscriptions = Table(
+    "unsubscriptions",  # who wants no more e-mails
+    metadata,
+    Column("address", String, primary_key=True),  # in lower case
+    Column("query_key", String, primary_key=True),  # empty: of all queries
+    Column("created_at", UtcDateTime, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+confirmed_addresses = Table(
+    "confirmed_addresses",  # whose holder has said that it is theirs
+    metadata,
+    Column("address", String, primary_key=True),  # in lower case
+    Column("confirmed_at", UtcDateTime, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 delivery_files = Table(
     "delivery_files",  # how much of an appended file is known to be delivered; what lies beyond is cut off
     metadata,
@@ -230,6 +256,16 @@ adapters = Table(
     Column("polled_at", UtcDateTime),
     Column("next_poll_at", UtcDateTime),
     CheckConstraint("desired IN ('running', 'paused', 'stopped')", name="adapters_desired"),
+)
+
+adapter_errors = Table(
+    "adapter_errors",  # the last ones of each adapter
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Column("error", String, nullable=False),
+    Index("adapter_errors_of", "name", "id"),
 )
 
 leases = Table(

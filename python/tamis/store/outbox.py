@@ -33,8 +33,10 @@ TO_QUERY = and_(query_versions.c.key == outbox.c.query_key, query_versions.c.ver
 
 What a batch that is not done has written does not count yet: whoever reads the outbox joins it with `TO_BATCH`."""
 
-IS_KEPT = select(outbox.c.seq).join(batches, TO_BATCH).where(TO_MESSAGE).correlate(messages).exists()
-"""Whether a message has a notification."""
+_ABOUT = select(outbox.c.seq).where(TO_MESSAGE).correlate(messages)
+_SHOWN = select(outbox.c.seq).join(batches, TO_BATCH).where(TO_MESSAGE).correlate(messages)
+IS_SHOWN = or_(_SHOWN.exists(), ~_ABOUT.exists())
+"""Whether a message counts: a batch that is done has told of it, or it was found again, so nobody is told twice."""
 
 _d = deliveries.c
 _PENDING = _d.state == "pending"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +12,8 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, 
 
 from tamis.store.database import Database, chunks
 from tamis.store.hierarchies import valid_hierarchies
-from tamis.store.models import query_versions
-from tamis.store.records import ImportCounts, QueryRecord
+from tamis.store.models import query_versions, revisions
+from tamis.store.records import CONTENT, ImportCounts, QueryRecord
 from tamis.store.revisions import Revision, current_revision
 
 if TYPE_CHECKING:
@@ -24,6 +26,32 @@ _VALID_NOW = _q.to_revision.is_(None)
 class Queries(Database):
     """The part of the store that keeps queries. Every change of queries is one new revision."""
 
+    _acting: str | None = None
+
+    def as_owner(self, name: str) -> Queries:
+        """The queries of this store for an owner, who may read all and change their own.
+
+        What they add is theirs. To change, pause, remove or undo another's query, to take one without an owner, or to
+        give one away is a NotAllowedError, and nothing is changed. It shares the connections of this store; close that.
+
+        Raises:
+            ValueError: the name is empty.
+        """
+        if not name:
+            raise ValueError("name: expected the name of an owner, not an empty one")
+        queries = Queries.__new__(Queries)
+        queries.path, queries._engine, queries._writer = self.path, self._engine, self._writer
+        queries._acting = name
+        return queries
+
+    def _revision(self, connection: Connection) -> Revision:
+        return Revision(connection, acting=self._acting)
+
+    def _own(self, specs: Iterable[QuerySpec]) -> Iterator[QuerySpec]:
+        """The specs; those without an owner become the acting owner's."""
+        for spec in specs:
+            yield replace(spec, owner=self._acting) if self._acting and not spec.owner else spec
+
     def add_query(self, spec: QuerySpec) -> QueryRecord:
         """Add a query, or a new version of it if the key exists with other content.
 
@@ -34,6 +62,7 @@ class Queries(Database):
             QueryError: the text cannot be read; nothing was changed.
             ConfigError: the language is unknown, or UNDER asks for a hierarchy that the store does not have.
             StoreError: the query stands in a file, which the text names, with other content.
+            NotAllowedError: as `as_owner` says; so for all that changes queries.
             ValueError: the key is empty.
         """
         return self.add_queries([spec])[0]
@@ -49,10 +78,10 @@ class Queries(Database):
         Raises:
             As `add_query`.
         """
-        wanted, with_under = _checked(specs)
+        wanted, with_under = _checked(self._own(specs))
         with self._write() as connection:
             _refuse_missing(connection, with_under)
-            put_queries(Revision(connection), list(wanted.values()))
+            put_queries(self._revision(connection), list(wanted.values()))
             records = _current(connection, list(wanted))
         return [records[key] for key in wanted]
 
@@ -65,13 +94,13 @@ class Queries(Database):
         """
         from tamis.query import compile_in_file, load_queries
 
-        specs = load_queries(path)
+        specs = list(self._own(load_queries(path)))
         with_under = [
             (f"query '{spec.key}'", query) for spec in specs if (query := compile_in_file(path, spec)).hierarchies
         ]
         with self._write() as connection:
             _refuse_missing(connection, with_under)
-            changed = put_queries(Revision(connection), specs)
+            changed = put_queries(self._revision(connection), specs)
         replaced = sum(before is not None for before, _ in changed)
         return ImportCounts(len(changed) - replaced, replaced, len(specs) - len(changed))
 
@@ -83,9 +112,7 @@ class Queries(Database):
             StoreError: it stands in a file, which the text names.
         """
         with self._write() as connection:
-            revision = Revision(connection)
-            revision.refuse_others(f"query '{key}'", _current(connection, [key])[key].origin)
-            end_queries(revision, [key])
+            _end_by_hand(self._revision(connection), key)
 
     def undo_query(self, key: str) -> QueryRecord | None:
         """Take back the last change of the query `key`; calling it twice changes nothing.
@@ -101,20 +128,47 @@ class Queries(Database):
             StoreError: it stands in a file, which the text names.
             ConfigError: the former content has UNDER, and its hierarchy is gone.
         """
-        from tamis.query import QuerySpec
-
         with self._write() as connection:
             former = _former(connection, key)
             if former is not None:
-                content = (former.text, former.language, former.owner, former.tags, former.deliveries)
-                spec = QuerySpec(key, *content)
+                spec = former.spec()
                 _refuse_missing(connection, [(f"query '{key}'", spec.compile())])
-                put_queries(Revision(connection), [spec])
+                put_queries(self._revision(connection), [spec])
             else:
-                revision = Revision(connection)
-                revision.refuse_others(f"query '{key}'", _current(connection, [key])[key].origin)
-                end_queries(revision, [key])
+                _end_by_hand(self._revision(connection), key)
             return _current(connection, [key]).get(key)
+
+    def pause_query(self, key: str) -> QueryRecord:
+        """Let the query `key` match nothing from the next batch on, as a new version; a paused one stays as it is.
+
+        Returns:
+            The version that is valid now.
+
+        Raises:
+            KeyError: there is no such query.
+            StoreError: it stands in a file, which the text names.
+        """
+        return self._replace(key, paused=True)
+
+    def resume_query(self, key: str) -> QueryRecord:
+        """Let the paused query `key` match again; what was read meanwhile is not matched. An expired one stays expired.
+
+        Returns and raises as `pause_query`.
+        """
+        return self._replace(key, paused=False)
+
+    def expire_query(self, key: str, at: datetime | None) -> QueryRecord:
+        """Let the query `key` match nothing in batches that begin at this aware time or later; None: it never expires.
+
+        Returns and raises as `pause_query`.
+        """
+        return self._replace(key, expires_at=at)
+
+    def _replace(self, key: str, **content: Any) -> QueryRecord:
+        with self._write() as connection:
+            record = _current(connection, [key])[key]
+            put_queries(self._revision(connection), [replace(record.spec(), **content)])
+            return _current(connection, [key])[key]
 
     def get_query(self, key: str) -> QueryRecord:
         """The valid version of the query `key`.
@@ -125,11 +179,17 @@ class Queries(Database):
         with self._read() as connection:
             return _current(connection, [key])[key]
 
-    def list_queries(self, owner: str | None = None) -> list[QueryRecord]:
-        """The valid queries, of one owner or of all, in the order in which their keys were added."""
+    def list_queries(self, owner: str | None = None, tags: Collection[str] = ()) -> list[QueryRecord]:
+        """The valid queries, of one owner or of all, in the order in which their keys were added.
+
+        Args:
+            owner: None: of all.
+            tags: only queries that have all of these.
+        """
         of_owner = [] if owner is None else [_q.owner == owner]
         with self._read() as connection:
-            return _select(connection, _VALID_NOW, *of_owner)
+            records = _select(connection, _VALID_NOW, *of_owner)
+        return [record for record in records if set(tags).issubset(record.tags)]
 
     def query_history(self, key: str) -> list[QueryRecord]:
         """Every version that the query `key` ever had, oldest first; empty for an unknown key."""
@@ -143,13 +203,19 @@ class Queries(Database):
             return current_revision(connection)
 
     def queries_at(self, revision: int) -> list[QueryRecord]:
-        """The queries valid at `revision`, in the order in which their keys were added.
+        """The queries that match at `revision`, in the order in which their keys were added.
 
-        A key that was removed and added again has the position of its second addition, as in a dict.
+        Paused ones do not, nor those that had expired when the revision was made. A key that was removed and
+        added again has the position of its second addition, as in a dict.
         """
+        made_at = select(revisions.c.created_at).where(revisions.c.revision == revision).scalar_subquery()
         with self._read() as connection:
             return _select(
-                connection, _q.from_revision <= revision, or_(_q.to_revision.is_(None), _q.to_revision > revision)
+                connection,
+                _q.from_revision <= revision,
+                or_(_q.to_revision.is_(None), _q.to_revision > revision),
+                ~_q.paused,
+                or_(_q.expires_at.is_(None), _q.expires_at > made_at),
             )
 
 
@@ -185,6 +251,7 @@ def put_queries(revision: Revision, specs: Sequence[QuerySpec]) -> list[tuple[Qu
 
     Raises:
         StoreError: a query stands in another file, with other content.
+        NotAllowedError: a query is not the acting owner's, or would not be.
     """
     current = _current(revision.connection, [spec.key for spec in specs])
     changed: list[tuple[QueryRecord | None, QuerySpec]] = []
@@ -194,8 +261,10 @@ def put_queries(revision: Revision, specs: Sequence[QuerySpec]) -> list[tuple[Qu
         is_same = before is not None and _same(spec, before)
         if before is not None and (not is_same or revision.origin not in (None, before.origin)):
             revision.refuse_others(f"query '{spec.key}'", before.origin)
+            revision.refuse_strangers(spec.key, before.owner)
             adopted += [spec.key] * is_same
         if not is_same:
+            revision.refuse_strangers(spec.key, spec.owner)
             changed.append((before, spec))
     if changed:
         _insert_versions(revision, [spec for _, spec in changed])
@@ -209,6 +278,14 @@ def end_queries(revision: Revision, keys: Iterable[str]) -> None:
     if rows:
         end = update(query_versions).where(_q.key == bindparam("ended"), _VALID_NOW)
         revision.connection.execute(end.values(to_revision=revision.number), rows)
+
+
+def _end_by_hand(revision: Revision, key: str) -> None:
+    """End one query, unless a file or another owner has it."""
+    record = _current(revision.connection, [key])[key]
+    revision.refuse_others(f"query '{key}'", record.origin)
+    revision.refuse_strangers(key, record.owner)
+    end_queries(revision, [key])
 
 
 def queries_of_file(connection: Connection, origin: str) -> list[QueryRecord]:
@@ -228,13 +305,13 @@ def _set_origin(revision: Revision, keys: Sequence[str]) -> None:
 
 
 def _same(spec: QuerySpec, record: QueryRecord) -> bool:
-    return (spec.text, spec.language, spec.owner, tuple(spec.tags), tuple(spec.deliveries)) == (
-        record.text,
-        record.language,
-        record.owner,
-        record.tags,
-        record.deliveries,
-    )
+    return content_of(spec) == content_of(record)
+
+
+def content_of(query: QueryRecord | QuerySpec) -> dict[str, Any]:
+    """The fields of `CONTENT`, with tuples for lists."""
+    content = {name: getattr(query, name) for name in CONTENT}
+    return content | {name: tuple(content[name]) for name in ("tags", "deliveries")}
 
 
 def _insert_versions(revision: Revision, specs: Sequence[QuerySpec]) -> None:
@@ -255,6 +332,8 @@ def _insert_versions(revision: Revision, specs: Sequence[QuerySpec]) -> None:
                 "owner": spec.owner,
                 "tags": list(spec.tags),
                 "deliveries": list(spec.deliveries),
+                "paused": spec.paused,
+                "expires_at": spec.expires_at,
                 "created_at": revision.now,
                 "from_revision": revision.number,
                 "origin": revision.origin,
@@ -309,7 +388,7 @@ def _current(connection: Connection, keys: Sequence[str]) -> dict[str, QueryReco
     return records
 
 
-_COLUMNS = (_q.key, _q.version, _q.text, _q.language, _q.owner, _q.tags, _q.deliveries, _q.created_at, _q.origin)
+_COLUMNS = [_q[field.name] for field in fields(QueryRecord)]
 
 
 def _select(connection: Connection, *conditions: ColumnElement[bool]) -> list[QueryRecord]:
@@ -317,5 +396,5 @@ def _select(connection: Connection, *conditions: ColumnElement[bool]) -> list[Qu
 
 
 def _record(row: Row[*tuple[Any, ...]]) -> QueryRecord:
-    key, version, text, language, owner, tags, deliveries, created_at, origin = row
-    return QueryRecord(key, version, text, language, owner, tuple(tags), tuple(deliveries), created_at, origin)
+    values: list[Any] = [tuple(value) if isinstance(value, list) else value for value in row]
+    return QueryRecord(*values)

@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from tamis.query import QuerySpec
 
 Recipients = Mapping[str, str | None]
 """Recipient -> None if a notification was delivered to them, else why they refused it for good."""
@@ -17,6 +20,10 @@ DeliveryState = Literal["pending", "delivered", "dead"]
 StepKind = Literal["delivered", "retried", "waiting", "dead", "revived", "digested", "throttled", "quiet"]
 Which = Literal["all", "alone", "decided"]
 AdapterDesire = Literal["running", "paused", "stopped"]
+
+
+CONTENT = ("text", "language", "owner", "tags", "deliveries", "paused", "expires_at")
+"""The fields of a query that make another version of it when they change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,8 @@ class QueryRecord:
         deliveries: the names of the deliveries for its matches; empty: the pipeline's default.
         created_at: when this version was added, UTC.
         origin: the file that it stands in and that rules over it; None if it was added by hand.
+        paused: whether it matches nothing until it is resumed.
+        expires_at: from when on it matches nothing, UTC; None: never.
     """
 
     key: str
@@ -44,6 +53,14 @@ class QueryRecord:
     deliveries: tuple[str, ...]
     created_at: datetime
     origin: str | None = None
+    paused: bool = False
+    expires_at: datetime | None = None
+
+    def spec(self) -> QuerySpec:
+        """The query as it is written down."""
+        from tamis.query import QuerySpec
+
+        return QuerySpec(self.key, **{name: getattr(self, name) for name in CONTENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,6 +444,13 @@ class AdapterState:
     next_poll_at: datetime | None = None
 
 
+class AdapterProblem(NamedTuple):
+    """An error of an adapter, and when it was reported, UTC."""
+
+    at: datetime
+    error: str
+
+
 @dataclass(frozen=True, slots=True)
 class QueryMatches:
     """A query and the matches of all its versions; `timeline` has (start of the bucket, matches), ascending."""
@@ -439,6 +463,14 @@ class QueryMatches:
     first_subject: str | None
     last_match_at: datetime | None
     timeline: tuple[tuple[datetime, int], ...] = field(default=())
+
+
+class Unsubscription(NamedTuple):
+    """An address that wants no more e-mails of a query, or with an empty key of any, since a time, UTC."""
+
+    address: str
+    query_key: str
+    created_at: datetime
 
 
 class Poll(NamedTuple):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection, func, insert, select
 
-from tamis.errors import StoreError
-from tamis.store.models import revisions
+from tamis.errors import NotAllowedError, StoreError
+from tamis.store.models import query_versions, revisions
 
 
 class Revision:
@@ -21,13 +21,15 @@ class Revision:
         now: the time of its changes, UTC.
         applied: all files that are being applied.
         origin: the one whose turn it is; None for a change by hand.
+        acting: the owner who makes the change, and may only touch queries of their own; None: the administrator.
     """
 
-    def __init__(self, connection: Connection, applied: Collection[str] = ()) -> None:
+    def __init__(self, connection: Connection, applied: Collection[str] = (), acting: str | None = None) -> None:
         self.connection = connection
         self.now = datetime.now(UTC)
         self.applied = applied
         self.origin: str | None = None
+        self.acting = acting
 
     @functools.cached_property
     def number(self) -> int:
@@ -53,7 +55,25 @@ class Revision:
             then = "change it there: the next `tamis run` applies it, and so does `tamis query apply`"
         raise StoreError(f"{what} stands in the file {origin}; {then}")
 
+    def refuse_strangers(self, key: str, owner: str) -> None:
+        """Refuse an owner who would change, or make, the query of another.
+
+        Raises:
+            NotAllowedError: the text says whose the query is.
+        """
+        if self.acting is not None and owner != self.acting:
+            whose = f"is {owner}'s" if owner else "has no owner"
+            raise NotAllowedError(f"query '{key}' {whose}; {self.acting} may only change queries of their own")
+
 
 def current_revision(connection: Connection) -> int:
     """The newest revision that this transaction sees."""
     return int(connection.execute(select(func.coalesce(func.max(revisions.c.revision), 0))).scalar_one())
+
+
+def revision_now(connection: Connection) -> int:
+    """The revision whose queries match now: the newest, or a new one if a query has expired since that was made."""
+    revision, q = Revision(connection), query_versions.c
+    newest = select(revisions.c.created_at).order_by(revisions.c.revision.desc()).limit(1).scalar_subquery()
+    expired = select(q.key).where(q.to_revision.is_(None), q.expires_at > newest, q.expires_at <= revision.now)
+    return revision.number if connection.execute(expired.limit(1)).first() else current_revision(connection)

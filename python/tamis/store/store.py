@@ -19,9 +19,10 @@ from tamis.store.retention import Retention
 from tamis.store.steps import Steps
 from tamis.store.summaries import Summaries
 from tamis.store.traces import Traces
+from tamis.store.unsubscriptions import Unsubscriptions
 
 
-class Store(Files, Batches, Outbox, Steps, Adapters, Leases, Summaries, Traces, Retention, Digests):
+class Store(Files, Batches, Outbox, Steps, Adapters, Leases, Summaries, Traces, Retention, Digests, Unsubscriptions):
     """Queries, hierarchies, batches, outbox, deliveries and adapters in one SQLite file.
 
     Thread-safe, and safe to use from several processes at once: a query may be added while the pipeline runs. Every

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, FromClause, Integer, case, fun
 
 from tamis.store.database import Database
 from tamis.store.models import batches, dead_letters, deliveries, messages, outbox, query_versions
-from tamis.store.outbox import IS_KEPT, TO_BATCH, TO_MESSAGE, notification_query, notification_records
+from tamis.store.outbox import IS_SHOWN, TO_BATCH, TO_MESSAGE, notification_query, notification_records
 from tamis.store.records import Counts, DeadLetterRecord, MessageRow, NotificationRecord, QueryMatches
 from tamis.store.revisions import current_revision
 
@@ -120,7 +120,7 @@ class Summaries(Database):
         last = 0
         rowid: ColumnElement[int] = literal_column("messages.rowid")
         while True:
-            page = select(rowid.label("number"), messages).where(rowid > last, IS_KEPT).order_by(rowid)
+            page = select(rowid.label("number"), messages).where(rowid > last, IS_SHOWN).order_by(rowid)
             page = page.limit(_PAGE_ROWS)
             with self._read() as connection:
                 rows = connection.execute(page).all()

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Integer, LargeBinary, and_, fu
 
 from tamis.store.database import Database
 from tamis.store.models import dead_letters, messages, outbox
-from tamis.store.outbox import IS_KEPT, TO_MESSAGE, notification_query, notification_records
+from tamis.store.outbox import IS_SHOWN, TO_MESSAGE, notification_query, notification_records
 from tamis.store.records import DeadLetterRecord, MessageRow, NotificationRecord, Trace
 
 _LIMIT = 100  # places of one message, and its dead letters
@@ -46,7 +46,7 @@ def _places(connection: Connection, bare: str) -> Iterator[MessageRow]:
     written = json.dumps(bare, ensure_ascii=False)[1:-1]
     about = select(outbox.c.seq).where(outbox.c.notification_id == bare, TO_MESSAGE).correlate(messages).exists()
     maybe = or_(func.instr(_m.properties, written) > 0, _m.digest == bare, about)
-    statement = select(messages, about.label("about")).where(maybe, IS_KEPT).order_by(literal_column("messages.rowid"))
+    statement = select(messages, about.label("about")).where(maybe, IS_SHOWN).order_by(literal_column("messages.rowid"))
     found = (
         message
         for *values, is_about in connection.execute(statement)

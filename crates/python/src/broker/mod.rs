@@ -283,10 +283,13 @@ impl PyBroker {
         data: PyBuffer<u8>,
         now_us: u64,
     ) -> PyResult<BrokerOutput<'py>> {
-        self.input.resize(data.item_count(), 0);
-        data.copy_to_slice(py, &mut self.input)?;
+        if self.input.len() < data.item_count() {
+            self.input.resize(data.item_count(), 0);
+        }
+        let input = &mut self.input[..data.item_count()];
+        data.copy_to_slice(py, input)?;
         let began = Instant::now();
-        self.broker.receive(ConnectionId::from_bits(connection), &self.input, now_us);
+        self.broker.receive(ConnectionId::from_bits(connection), input, now_us);
         self.note_call("receive", began);
         Ok(self.take_output(py))
     }
@@ -347,6 +350,14 @@ impl PyBroker {
     /// Close one connection with 320.
     fn close(&mut self, connection: u64, reason: &str, now_us: u64) {
         self.broker.close(ConnectionId::from_bits(connection), reason, now_us);
+    }
+
+    /// Forget the place of a named reader of a stream; return whether there was one.
+    ///
+    /// Raises:
+    ///     ValueError: a consumer reads under that name.
+    fn forget_reader(&mut self, vhost: &str, stream: &str, reader: &str) -> PyResult<bool> {
+        self.broker.forget_reader(vhost, stream, reader).map_err(PyValueError::new_err)
     }
 
     /// Forget the cached permissions of `user`, or of all users.

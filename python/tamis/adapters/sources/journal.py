@@ -63,6 +63,7 @@ class JournalSource(Source):
     options: JournalOptions
     type: ClassVar[str] = "journal"
     properties = "variant"
+    unit = "messages"
     streams = True
 
     def __init__(self, options: JournalOptions) -> None:

@@ -67,6 +67,8 @@ class Source(ABC):
     """Whether its rows have the columns of streams."""
     poll_interval_ms: ClassVar[int] = 1_000
     """The default time between two looks for new messages."""
+    unit: ClassVar[str] = "bytes"
+    """What `behind` counts."""
     type: ClassVar[str]
     """The type of the adapter in pipeline.toml; with ``tamis.`` before it, the format in Spark."""
 
@@ -101,6 +103,15 @@ class Source(ABC):
         start = offset_of({})
         for part in self.plan(start, self.latest(start, count, settled=True)):
             yield from self.read(part)
+
+    def behind(self, start: Offset) -> int:
+        """How much there is that comes after `start`, in `unit`. It changes nothing, and asks no server.
+
+        Raises:
+            AdapterError: it cannot be read.
+        """
+        slices = self.plan(start, self.latest(start, None, settled=True))
+        return sum(part.end - part.start for one in slices for part in one.ranges)
 
     @abstractmethod
     def latest(

@@ -5,7 +5,8 @@ A running pipeline uses a change within seconds, any other in its next run."""
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,11 +16,14 @@ from tamis.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
 from tamis.errors import AdapterError, ConfigError
 
 if TYPE_CHECKING:
+    from tamis.config.adapter_status import AdapterStatus
     from tamis.config.adapters import AdapterConfig
     from tamis.config.pipeline import PipelineConfig
-    from tamis.store.records import AdapterDesire, AdapterState, Lease
+    from tamis.store.records import AdapterDesire, Lease
 
-app = typer.Typer(help="List, start, stop, pause, resume and test the adapters of a pipeline.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, show, start, stop, pause, resume, test and backfill the adapters of a pipeline.", no_args_is_help=True
+)
 
 _ANSWERS: dict[AdapterDesire, str] = {
     "running": "will run",
@@ -34,39 +38,94 @@ NamesArgument = Annotated[list[str], typer.Argument(help="The names of adapters.
 def list_(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
     """List each adapter with its source, what was asked of it, and how it is.
 
-    LAST POLL and NEXT POLL are when it looked for new messages, and when it will look again.
+    LAST READ is when it last read messages. BEHIND is what is there and not yet read. LAST POLL and NEXT POLL are when
+    it looked for new messages, and when it will look again. LAST ERROR is the error that it has now.
     """
-    from tamis.store import Store
-
-    loaded = _load(config)
-    with Store.open(loaded.store_path) as store:
-        states = store.adapter_states([adapter.name for adapter in loaded.adapters])
-        running, last = store.running_pipeline(), store.lease()
-    pairs = list(zip(loaded.adapters, states, strict=True))
+    _, statuses, running, last = _statuses(config)
     if as_json:
-        for adapter, state in pairs:
-            runner = {"pipeline": dataclasses.asdict(running) if running else None, "status": _status(state, running)}
-            output.data_json({"config": adapter.model_dump(mode="json"), **dataclasses.asdict(state), **runner})
+        for it in statuses:
+            output.data_json(_plain(it, running))
         return
-    header = [*("NAME", "TYPE", "TOPIC", "ASKED", "STATUS", "READ", "DEAD")]
+    header = [*("NAME", "TYPE", "TOPIC", "ASKED", "STATUS", "READ", "DEAD", "BEHIND")]
     header += ["LAST READ", "LAST POLL", "NEXT POLL", "LAST ERROR", "PATH"]
     rows = [
         (
-            *(state.name, adapter.type, adapter.topic or adapter.name, state.desired, _status(state, running)),
-            *(state.read_count, state.dead_count, state.last_batch_at, state.polled_at),
-            *(state.next_poll_at if running else None, state.last_error, adapter.place),
+            *(it.state.name, it.config.type, it.config.topic or it.config.name, it.state.desired, it.status),
+            *(it.state.read_count, it.state.dead_count, _behind(it), it.state.last_batch_at, it.state.polled_at),
+            *(it.state.next_poll_at if running else None, it.state.last_error, it.config.place),
         )
-        for adapter, state in pairs
+        for it in statuses
     ]
     output.table(header, rows, numbers=(5, 6))
     output.note(_runner(running, last))
 
 
-def _status(state: AdapterState, running: Lease | None) -> str:
-    """Return how an adapter is: what it reported, if the pipeline that runs now has heard of it."""
-    if running is None:
-        return "not running"
-    return state.status if state.updated_at >= running.taken_at else "starting"
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="The name of an adapter.")],
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how an adapter is, and its last errors with their times."""
+    _, (it,), running, last = _statuses(config, name)
+    if as_json:
+        output.data_json(_plain(it, running))
+        return
+    state = it.state
+    rows = {
+        "name": state.name,
+        "source": f"{it.config.type}, {it.config.place}",
+        "topic": it.config.topic or it.config.name,
+        "asked": state.desired,
+        "status": it.status,
+        "read": f"{output.counted(state.read_count, 'message', 'messages')}, {state.dead_count:,} of them dead",
+        "last read": _moment(state.last_batch_at),
+        "behind": f"unknown: {it.behind_problem}" if it.behind_problem else _behind(it),
+        "last poll": _moment(state.polled_at),
+        "next poll": _moment(state.next_poll_at if running else None),
+        "error": state.last_error or "none now",
+    }
+    for key, value in rows.items():
+        output.data(f"{key + ':':<12}{value}")
+    for error in it.errors:
+        output.data(f"  {_moment(error.at)}  {error.error}")
+    output.note(_runner(running, last))
+
+
+def _statuses(
+    config: object, name: str | None = None
+) -> tuple[PipelineConfig, list[AdapterStatus], Lease | None, Lease | None]:
+    """Return the pipeline, its adapters or one of them, and who runs it and ran it last."""
+    from tamis.config.adapter_status import adapter_statuses
+    from tamis.store import Store
+
+    loaded = _load(config)
+    names = [_adapter(loaded, name).name] if name is not None else []
+    with Store.open(loaded.store_path) as store:
+        return loaded, adapter_statuses(loaded, store, names), store.running_pipeline(), store.lease()
+
+
+def _plain(it: AdapterStatus, running: Lease | None) -> dict[str, Any]:
+    """Return how an adapter is as JSON has it."""
+    return {
+        "config": it.config.model_dump(mode="json"),
+        **dataclasses.asdict(it.state),
+        "pipeline": dataclasses.asdict(running) if running else None,
+        "status": it.status,
+        **{"behind": it.behind, "unit": it.unit, "behind_problem": it.behind_problem},
+        "errors": [error._asdict() for error in it.errors],
+    }
+
+
+def _behind(it: AdapterStatus) -> str:
+    """Return how much there is to read, as people write it."""
+    if it.behind is None:
+        return "?"
+    return "nothing" if it.behind == 0 else f"{it.behind:,} {it.unit if it.behind != 1 else it.unit.rstrip('s')}"
+
+
+def _moment(at: datetime | None) -> str:
+    return "-" if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _runner(running: Lease | None, last: Lease | None) -> str:
@@ -158,6 +217,57 @@ def try_(
         ]
         output.table(header, rows, numbers=(2, 3, 4, 5))
     return OK if all(health.readable for health in tested) else ERROR
+
+
+@app.command()
+def backfill(
+    name: Annotated[str, typer.Argument(help="The name of an adapter of files.")],
+    since: Annotated[
+        str | None, typer.Option(help="The oldest message to match: a date or a time, in UTC; default: all.")
+    ] = None,
+    query: Annotated[
+        list[str] | None, typer.Option(help="Only this query, by its key; may be repeated. Default: all.")
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Match the messages of an adapter again, for queries that came later. The pipeline must not run meanwhile.
+
+    What was notified before is not notified again. The next `tamis run` delivers what is new.
+    """
+    from tamis.cli.progress_bar import progress_bar
+    from tamis.spark.backfill import backfill as fill
+    from tamis.store import Store
+
+    loaded, begin = _load(config), _since(since)
+    _adapter(loaded, name)
+    with Store.open(loaded.store_path) as store, progress_bar(f"reading {name}", 100, shown=not as_json) as advance:
+        shown = 0
+
+        def show(done: int, total: int) -> None:
+            nonlocal shown
+            percent = 100 * done // total if total else 100
+            advance(percent - shown)
+            shown = percent
+
+        summary = fill(loaded, store, name, begin, query or (), show)
+    if as_json:
+        output.data_json(dataclasses.asdict(summary))
+    older = f", {summary.older:,} of them older" if since else ""
+    output.success(
+        f"{output.counted(summary.read, 'message', 'messages')} read{older}; "
+        f"{summary.matched:,} matched, {output.counted(summary.notifications, 'new notification', 'new notifications')}"
+    )
+
+
+def _since(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--since: expected a date or a time as 2026-11-01, not '{text}'") from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def _load(config: object) -> PipelineConfig:

@@ -6,6 +6,7 @@ import dataclasses
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,6 +75,12 @@ def _shown(content: Mapping[str, Any]) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return output.counted(len(value), "value", "values")
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S UTC}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "-"
     return (", ".join(value) if isinstance(value, tuple | list) else " ".join(str(value).split())) or "-"
 
 

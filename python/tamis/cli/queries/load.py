@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tamis.cli import output
 from tamis.cli.input_kinds import SQLITE_MAGIC
 from tamis.errors import ConfigError, QueryError, TamisError
 from tamis.name_hints import nearest
@@ -82,12 +83,15 @@ def compile_all(
     return good, bad
 
 
-def load_engine(path: Path, hierarchy: Sequence[str] | None = None) -> tuple[Engine, list[Any]]:
+def load_engine(
+    path: Path, hierarchy: Sequence[str] | None = None, *, only_active: bool = False
+) -> tuple[Engine, list[Any]]:
     """Return an engine with every query and hierarchy of a file, a store or a snapshot, and the keys in order.
 
     Args:
         path: the file, store or snapshot.
         hierarchy: as `hierarchies_given` takes them; they replace those of `path`.
+        only_active: leave out the queries that are paused or expired, with a word about it.
 
     Raises:
         ConfigError: the file cannot be read, or some queries in it cannot be used, which are all named.
@@ -108,8 +112,17 @@ def load_engine(path: Path, hierarchy: Sequence[str] | None = None) -> tuple[Eng
     good, bad = compile_all(specs, path, hierarchies)
     if bad:
         raise ConfigError("\nerror: ".join(map(str, bad)))
+    if only_active:
+        good = _only_active(good)
     engine = build_engine(((spec.key, query) for spec, query in good), hierarchies)
     return engine, [spec.key for spec, _ in good]
+
+
+def _only_active(queries: list[tuple[QuerySpec, Query]]) -> list[tuple[QuerySpec, Query]]:
+    active = [(spec, query) for spec, query in queries if spec.is_active()]
+    if left_out := len(queries) - len(active):
+        output.warning(f"{output.counted(left_out, 'query', 'queries')} left out: paused or expired")
+    return active
 
 
 def refuse_unknown_hierarchies(query: Query, path: Path, hierarchy: Sequence[str] | None) -> None:
@@ -135,7 +148,7 @@ def read_queries(path: Path) -> tuple[Sequence[QuerySpec], dict[str, Parents]]:
         ConfigError: the file cannot be read.
         StoreError: the store cannot be read.
     """
-    from tamis.query import QuerySpec, load_query_file
+    from tamis.query import load_query_file
 
     if not is_store(path):
         file = load_query_file(path)
@@ -143,7 +156,7 @@ def read_queries(path: Path) -> tuple[Sequence[QuerySpec], dict[str, Parents]]:
     from tamis.store import Store
 
     with Store.open(path, create=False) as store:
-        specs = [QuerySpec(it.key, it.text, it.language, it.owner) for it in store.list_queries()]
+        specs = [record.spec() for record in store.list_queries()]
         return specs, {it.attribute: it.parents for it in store.list_hierarchies()}
 
 

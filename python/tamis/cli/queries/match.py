@@ -72,12 +72,14 @@ def match(
     "byte" stand instead of "line", and of a stream "offset". The fields of a JSON object are its properties, except its
     topic and its text. A summary goes to stderr.
 
+    Queries that are paused or expired are left out.
+
     Exit code: 0 when a message matches, 1 when none does, 2 on an error, also when some messages cannot be read and
     --errors does not allow them.
     """
     from tamis.cli.queries.load import load_engine
 
-    engine, _ = load_engine(queries, hierarchy)
+    engine, _ = load_engine(queries, hierarchy, only_active=True)
     began, tally, names = perf_counter(), Tally(), NameHints(engine.names())
     _check_errors(errors)
     with open_messages(messages, MessageForm(topic, topic_field, body_field), kind) as read:

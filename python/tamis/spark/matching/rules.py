@@ -36,6 +36,8 @@ class Rules(NamedTuple):
     def of(cls, queries: Any, hierarchies: Mapping[str, Parents] | None = None) -> Rules:
         """The queries of a file, a snapshot, an engine, or anything that `tamis.query.rules.compile_rules` takes.
 
+        Queries of a file that are paused or expired are left out.
+
         Args:
             queries: a snapshot and an engine have their own hierarchies.
             hierarchies: attribute -> value -> its parent, beside those in the file.
@@ -72,7 +74,8 @@ class Rules(NamedTuple):
 def _of_file(path: Path, hierarchies: Mapping[str, Parents]) -> Engine:
     file = load_query_file(path)
     given = {spec.attribute: spec.parents for spec in file.hierarchies}
-    return build_engine(((spec.key, compile_in_file(path, spec)) for spec in file.queries), {**given, **hierarchies})
+    queries = ((spec.key, compile_in_file(path, spec)) for spec in file.queries if spec.is_active())
+    return build_engine(queries, {**given, **hierarchies})
 
 
 def _of_rules(rules: Any, hierarchies: Mapping[str, Parents]) -> Engine:

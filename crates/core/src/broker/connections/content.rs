@@ -124,6 +124,17 @@ impl Incoming {
         Ok(missing == 0)
     }
 
+    /// The size of the whole message, when its header is there.
+    pub fn size(&self) -> usize {
+        self.joined.bytes.len() + self.missing
+    }
+
+    /// Go on in another buffer, which has room for the whole message.
+    pub fn move_into(&mut self, mut room: Vec<u8>) {
+        room.extend_from_slice(&self.joined.bytes);
+        self.joined.bytes = room;
+    }
+
     /// Make room for `count` bytes: for as many again as have arrived, and never for more than were announced.
     fn make_room(&mut self, count: usize) {
         let bytes = &mut self.joined.bytes;

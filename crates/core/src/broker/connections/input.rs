@@ -275,7 +275,13 @@ impl Broker {
         let it = &mut self.clients[channel];
         let Some(mut incoming) = it.incoming.take() else { return Ok(()) };
         let is_complete = match it.state {
-            ChannelState::Header => incoming.header(frame, self.options.message_bytes_max)?,
+            ChannelState::Header => {
+                let is_complete = incoming.header(frame, self.options.message_bytes_max)?;
+                if let Some(room) = self.messages.take_spare(incoming.size()) {
+                    incoming.move_into(room);
+                }
+                is_complete
+            }
             _ => incoming.body(frame)?,
         };
         if is_complete {

@@ -4,17 +4,18 @@
 //! nothing and promises at once.
 
 use std::collections::VecDeque;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 
 use crate::amqp::{AmqpError, ReplyCode};
-use crate::journal::{self, AppendError, Committer, Damage, Disk, Log, OpenError, Sequence};
+use crate::journal::{AppendError, Committer, Damage, Log, LogOptions, OpenError};
 
 use crate::broker::clock::Micros;
+use crate::broker::durability::changes::Changes;
+use crate::broker::durability::deleted_queues::DeletedQueues;
 use crate::broker::durability::purges::Purges;
+use crate::broker::durability::stream_files::StreamFiles;
 use crate::broker::durable::{DefinitionId, Durable, RecordId, Saved, TimeToLive};
 use crate::broker::errors::error;
 use crate::broker::ids::{CHANGES, Handle, MessageId};
@@ -23,10 +24,6 @@ use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::topology::{Definition, DefinitionKey, QueueId, Topology, TopologyChange};
 
-/// The directory of the logs of streams in the data directory.
-pub(super) const STREAMS: &str = "streams";
-/// Changes that may wait for room in the journal before further ones are refused.
-const CHANGES_MAX: usize = 10_000;
 /// The maximum time that an answer waits for room on a full disk before it is refused.
 const STUCK_US_MAX: Micros = 10_000_000;
 /// The bytes that compaction may copy in one call: at least, and at most, which takes a few milliseconds.
@@ -44,126 +41,33 @@ struct Journal {
     /// Declared before the committer, so that it is dropped first: a committer writes all that waits when it is dropped.
     durable: Durable,
     committer: Committer,
-    /// Changes of the topology that there was no room for yet, oldest first.
-    changes: VecDeque<TopologyChange>,
-    /// The number of changes that were recorded, and of those among them that are known to be synced.
-    recorded_changes: u64,
-    synced_changes: u64,
-    /// The same number after each call that recorded some, with the sequence of the last, until that is synced.
-    unsynced_changes: VecDeque<(u64, u64)>,
+    changes: Changes,
     /// Bytes recorded that compaction has not kept up with yet.
     appended: u64,
     /// Messages that may leave memory once they are synced, with the sequence of their record.
     evictable: VecDeque<(MessageId, u64)>,
-    /// Deleted queues with unacknowledged deliveries: the definition whose entries these settle, and their number.
-    deleted: HashMap<Handle<QueueId>, (DefinitionId, u32)>,
-    /// Deleted queues whose definitions are forgotten later, or not on disk yet.
-    retired: Vec<Retired>,
+    deleted: DeletedQueues,
     purges: Purges,
     has_failed: bool,
     /// The time since which nothing becomes durable for lack of room.
     stuck_since: Option<Micros>,
-    disk: Arc<dyn Disk>,
-    dir: PathBuf,
-    /// The size of segments, also of streams that do not ask for another one.
-    segment_bytes: u32,
-    /// Files of deleted streams, each behind the directory that is removed when they are.
-    unwanted: Vec<Unwanted>,
-    /// Damage in the logs of streams.
-    damage: Vec<Damage>,
-}
-
-/// The definition of a deleted queue whose dead letters have to be on disk before it is forgotten.
-struct Retired {
-    id: DefinitionId,
-    key: Box<[u8]>,
-    /// The sequence of the record that says that it is removed.
-    forgotten: Option<Sequence>,
-}
-
-impl Retired {
-    fn is_on_disk(&self, synced: Sequence) -> bool {
-        self.forgotten.is_some_and(|sequence| sequence <= synced)
-    }
-}
-
-/// A file or directory of a deleted stream.
-enum Unwanted {
-    File(PathBuf),
-    Directory(PathBuf),
-}
-
-impl Journal {
-    /// Record that a definition is removed. One that `is_needed` is only retired: it is forgotten later.
-    fn remove(
-        &mut self,
-        key: &[u8],
-        wall_us: i64,
-        is_needed: impl Fn(DefinitionId) -> bool,
-    ) -> Result<Option<Sequence>, AppendError> {
-        match self.durable.definition(key).filter(|id| is_needed(*id)) {
-            Some(id) => {
-                self.retired.push(Retired { id, key: key.into(), forgotten: None });
-                Ok(None)
-            }
-            None => self.durable.forget(key, wall_us),
-        }
-    }
-
-    /// Record that retired definitions are removed which nothing needs any more.
-    fn forget_retired(&mut self, wall_us: i64, is_needed: impl Fn(DefinitionId) -> bool) {
-        let synced = self.durable.synced();
-        self.retired.retain(|retired| !retired.is_on_disk(synced));
-        for retired in &mut self.retired {
-            if retired.forgotten.is_none() && !is_needed(retired.id) {
-                // Without room it is tried again the next time.
-                let forgotten = self.durable.forget(&retired.key, wall_us).ok();
-                retired.forgotten = forgotten.map(|sequence| sequence.unwrap_or(synced));
-            }
-        }
-    }
-
-    fn streams_dir(&self) -> PathBuf {
-        self.dir.join(STREAMS)
-    }
-
-    /// Remove the files of a log later, one by one, and then its directory.
-    fn remove_later(&mut self, dir: &Path) {
-        self.unwanted.push(Unwanted::Directory(dir.to_owned()));
-        let names = self.disk.list(dir).unwrap_or_default();
-        self.unwanted.extend(names.into_iter().map(|name| Unwanted::File(dir.join(name))));
-    }
+    streams: StreamFiles,
 }
 
 impl Durability {
     /// Keep what must survive a restart in this journal from now on.
-    pub(super) fn begin(
-        &mut self,
-        durable: Durable,
-        committer: Committer,
-        disk: Arc<dyn Disk>,
-        dir: PathBuf,
-        segment_bytes: u32,
-    ) {
+    pub(super) fn begin(&mut self, durable: Durable, committer: Committer, streams: StreamFiles) {
         self.journal = Some(Box::new(Journal {
             durable,
             committer,
-            changes: VecDeque::new(),
-            recorded_changes: 0,
-            synced_changes: 0,
-            unsynced_changes: VecDeque::new(),
+            changes: Changes::default(),
             appended: 0,
             evictable: VecDeque::new(),
-            deleted: HashMap::new(),
-            retired: Vec::new(),
+            deleted: DeletedQueues::default(),
             purges: Purges::default(),
             has_failed: false,
             stuck_since: None,
-            disk,
-            dir,
-            segment_bytes,
-            unwanted: Vec::new(),
-            damage: Vec::new(),
+            streams,
         }));
     }
 
@@ -232,7 +136,7 @@ impl Durability {
     /// Refuse a new durable definition that could not be recorded, since its answer would not come.
     pub fn check_room(&self) -> Result<(), AmqpError> {
         match &self.journal {
-            Some(journal) if journal.durable.is_stuck() || journal.changes.len() >= CHANGES_MAX => {
+            Some(journal) if journal.durable.is_stuck() || journal.changes.are_too_many() => {
                 let reason = "low on disk: there is no room for further durable definitions now; others are taken";
                 Err(error(ReplyCode::ResourceError, reason))
             }
@@ -259,6 +163,15 @@ impl Durability {
         }
     }
 
+    /// Take a change, to record it. False when there is no room for it now.
+    pub fn add_change(&mut self, change: TopologyChange) -> bool {
+        let journal = self.journal.as_mut().filter(|journal| !journal.changes.are_too_many());
+        journal.is_some_and(|journal| {
+            journal.changes.extend(std::iter::once(change));
+            true
+        })
+    }
+
     /// Record changes, in their order, as far as there is room, and call `defined` with each new definition. A removed one
     /// that `is_needed` is forgotten later. Returns the sequence of the last record.
     pub fn record_changes(
@@ -269,7 +182,7 @@ impl Durability {
     ) -> Option<u64> {
         let journal = self.journal.as_mut()?;
         let mut last = None;
-        while let Some(change) = journal.changes.front() {
+        while let Some(change) = journal.changes.next() {
             let recorded = match change {
                 TopologyChange::Added(definition) => {
                     let mut value = Vec::new();
@@ -284,40 +197,27 @@ impl Durability {
                     })
                 }
                 TopologyChange::Removed(key) => {
-                    let key = key.as_bytes().to_vec();
-                    journal.remove(&key, wall_us, &is_needed)
+                    journal.deleted.remove(key.as_bytes(), &mut journal.durable, wall_us, &is_needed)
                 }
             };
             let Ok(sequence) = recorded else { break };
-            journal.changes.pop_front();
-            journal.recorded_changes += 1;
+            journal.changes.advance();
             last = sequence.or(last);
         }
-        let (last, synced) = (last?.0, journal.durable.synced().0);
-        while let Some(&(recorded, last)) = journal.unsynced_changes.front()
-            && last <= synced
-        {
-            journal.unsynced_changes.pop_front();
-            journal.synced_changes = recorded;
-        }
-        journal.unsynced_changes.push_back((journal.recorded_changes, last));
-        Some(last)
+        let last = last?;
+        journal.changes.end_recording(last, journal.durable.synced());
+        Some(last.0)
     }
 
     /// The mark that is reached when the changes that wait for room now are synced; None when none waits.
     pub fn waiting_changes(&self) -> Option<DiskMark> {
-        let journal = self.journal.as_ref().filter(|journal| !journal.changes.is_empty())?;
-        Some(DiskMark { log: CHANGES, sequence: journal.recorded_changes + journal.changes.len() as u64 })
+        let journal = self.journal.as_ref().filter(|journal| journal.changes.are_waiting())?;
+        Some(DiskMark { log: CHANGES, sequence: journal.changes.count() })
     }
 
     /// Whether this number of changes is synced.
     pub fn are_changes_synced(&self, count: u64) -> bool {
-        let Some(journal) = &self.journal else { return true };
-        // A change is synced with the last one of the call that recorded it.
-        let recorded_with = journal.unsynced_changes.iter().find(|(recorded, _)| *recorded >= count);
-        let is_recorded = journal.recorded_changes >= count;
-        count <= journal.synced_changes
-            || is_recorded && recorded_with.is_none_or(|(_, last)| *last <= journal.durable.synced().0)
+        self.journal.as_ref().is_none_or(|journal| journal.changes.are_synced(count, journal.durable.synced()))
     }
 
     /// Record a message for these queues. Its time to live begins at `wall_us`.
@@ -422,20 +322,13 @@ impl Durability {
     /// Note that a durable queue is deleted while deliveries from it are unacknowledged.
     pub fn queue_deleted(&mut self, queue: Handle<QueueId>, definition: DefinitionId, unacknowledged: u32) {
         if let Some(journal) = &mut self.journal {
-            journal.deleted.insert(queue, (definition, unacknowledged));
+            journal.deleted.insert(queue, definition, unacknowledged);
         }
     }
 
     /// Settle a delivery of a deleted queue. Returns the queue's definition, when it was durable.
     pub fn settle_deleted(&mut self, queue: Handle<QueueId>) -> Option<DefinitionId> {
-        let journal = self.journal.as_mut()?;
-        let (definition, count) = journal.deleted.get_mut(&queue)?;
-        let definition = *definition;
-        *count -= 1;
-        if *count == 0 {
-            journal.deleted.remove(&queue);
-        }
-        Some(definition)
+        self.journal.as_mut()?.deleted.settle(queue)
     }
 
     /// Record what was settled in this call, then the removal of definitions that are retired and not `is_needed`.
@@ -444,28 +337,19 @@ impl Durability {
             // Settlements that there is no room for are kept for the next time.
             if let Ok(sequence) = journal.durable.flush(wall_us) {
                 journal.purges.record(sequence.0);
-                if !journal.retired.is_empty() {
-                    journal.forget_retired(wall_us, is_needed);
-                }
+                journal.deleted.forget(&mut journal.durable, wall_us, is_needed);
             }
         }
     }
 
     /// Whether a definition is not retired, or its removal is on disk.
     pub fn is_forgotten(&self, id: DefinitionId) -> bool {
-        let Some(journal) = &self.journal else { return true };
-        let synced = journal.durable.synced();
-        journal.retired.iter().all(|retired| retired.id != id || retired.is_on_disk(synced))
+        self.journal.as_ref().is_none_or(|journal| journal.deleted.is_forgotten(id, journal.durable.synced()))
     }
 
     /// Refuse a new definition under the key of one that is retired: it would be taken for the old one.
     pub fn check_retired(&self, key: &DefinitionKey, name: &str) -> Result<(), AmqpError> {
-        let retired = self.journal.iter().flat_map(|journal| &journal.retired);
-        if retired.filter(|retired| retired.forgotten.is_none()).any(|retired| *retired.key == *key.as_bytes()) {
-            let reason = format!("queue '{name}' is being deleted: its dead letters are not on disk yet");
-            return Err(error(ReplyCode::ResourceLocked, &reason));
-        }
-        Ok(())
+        self.journal.as_ref().map_or(Ok(()), |journal| journal.deleted.check(key, name))
     }
 
     /// Begin the purge of a durable queue: its entries will be settled, and then [`Durability::purge_settled`] called.
@@ -538,7 +422,7 @@ impl Durability {
 
     /// The id that the next definition gets, if nothing is recorded before it; None when others wait for room.
     pub fn next_definition(&self) -> Option<DefinitionId> {
-        let journal = self.journal.as_ref().filter(|journal| journal.changes.is_empty())?;
+        let journal = self.journal.as_ref().filter(|journal| !journal.changes.are_waiting())?;
         Some(journal.durable.next_definition())
     }
 
@@ -546,69 +430,42 @@ impl Durability {
     pub fn open_log(
         &mut self,
         name: &str,
-        options: journal::LogOptions,
+        options: LogOptions,
         segment_bytes: Option<u64>,
     ) -> Result<(Log, PathBuf), OpenError> {
-        /// The smallest and largest segments that a stream may ask for.
-        const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 64 * 1024..=1 << 30;
         let no_journal = || OpenError::NoLog("there is no data directory".to_owned());
         let journal = self.journal.as_mut().ok_or_else(no_journal)?;
-        let dir = journal.streams_dir().join(name);
-        let segment_bytes = segment_bytes.unwrap_or(journal.segment_bytes.into());
-        let segment_bytes = segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end()) as u32;
-        let options = journal::LogOptions { segment_bytes, ..options };
-        let (log, recovery) = Log::open(Arc::clone(&journal.disk), &dir, options, &journal.committer)?;
-        journal.damage.extend(recovery.damage);
-        Ok((log, dir))
+        journal.streams.open_log(name, options, segment_bytes, &journal.committer)
     }
 
-    /// Check that the directory of a recovered stream's log is there. It is made before the stream is recorded.
+    /// Check that the directory of a recovered stream's log is there.
     pub fn check_log(&self, name: &str) -> Result<(), OpenError> {
-        let Some(journal) = &self.journal else { return Ok(()) };
-        let dir = journal.streams_dir().join(name);
-        match journal.disk.list(&dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(OpenError::Incomplete(format!(
-                "{} is missing; put it back, or make an empty directory there to begin the stream anew",
-                dir.display()
-            ))),
-            Err(error) => Err(error.into()),
-            Ok(_) => Ok(()),
-        }
+        self.journal.as_ref().map_or(Ok(()), |journal| journal.streams.check_log(name))
     }
 
     /// Remove the files of a deleted stream later.
     pub fn remove_later(&mut self, dir: &Path) {
         if let Some(journal) = &mut self.journal {
-            journal.remove_later(dir);
+            journal.streams.remove_later(dir);
         }
     }
 
-    /// Remove one file of a deleted stream, which takes some milliseconds. One that cannot be removed stays until the
-    /// next start.
+    /// Remove one file of a deleted stream, which takes some milliseconds.
     pub fn remove_unwanted(&mut self) {
-        let Some(journal) = &mut self.journal else { return };
-        _ = match journal.unwanted.pop() {
-            Some(Unwanted::File(path)) => journal.disk.remove(&path),
-            Some(Unwanted::Directory(path)) => journal.disk.remove_dir(&path),
-            None => Ok(()),
-        };
+        if let Some(journal) = &mut self.journal {
+            journal.streams.remove_next();
+        }
     }
 
-    /// Remove the logs that are not `used` by any stream: their queues were deleted, or never kept, before a crash.
+    /// Remove the logs that are not `used` by any stream.
     pub(super) fn remove_orphans_later(&mut self, used: &HashSet<&Path>, is_dir_name: impl Fn(&str) -> bool) {
-        let Some(journal) = &mut self.journal else { return };
-        let streams = journal.streams_dir();
-        // Where there has never been a stream there is no such directory.
-        for name in journal.disk.list(&streams).unwrap_or_default() {
-            let dir = streams.join(&name);
-            if is_dir_name(&name) && !used.contains(&*dir) {
-                journal.remove_later(&dir);
-            }
+        if let Some(journal) = &mut self.journal {
+            journal.streams.remove_orphans_later(used, is_dir_name);
         }
     }
 
     /// Take the damage in the logs of streams since the last call.
     pub(super) fn take_damage(&mut self) -> Vec<Damage> {
-        self.journal.as_mut().map(|journal| std::mem::take(&mut journal.damage)).unwrap_or_default()
+        self.journal.as_mut().map(|journal| journal.streams.take_damage()).unwrap_or_default()
     }
 }

@@ -9,6 +9,7 @@ use crate::broker::durable::{DefinitionId, RecordId};
 use crate::broker::ids::MessageId;
 use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::further_keys::without_blind_copies;
+use crate::broker::queues::spare_bytes::SpareBytes;
 use crate::broker::slab::{Slab, SlotId};
 
 /// The memory that a message takes besides its bytes: its slot here, and what the allocator adds to its bytes.
@@ -115,6 +116,7 @@ pub(crate) struct MessageStore {
     record: Vec<u8>,
     /// The slot at which the search for older messages to spill goes on.
     spill_cursor: u32,
+    spare: SpareBytes,
 }
 
 impl MessageStore {
@@ -165,6 +167,7 @@ impl MessageStore {
         }
         let message = self.messages.remove(id);
         self.resident_bytes -= message.memory_bytes();
+        self.spare.offer(message.bytes);
         Some(message.kept)
     }
 
@@ -270,9 +273,25 @@ impl MessageStore {
         self.messages.len()
     }
 
-    /// The memory that all messages take, without their entries.
+    /// Memory for a message of this size that arrives, if some is left of one that is gone.
+    pub fn take_spare(&mut self, size: usize) -> Option<Vec<u8>> {
+        self.spare.take(size)
+    }
+
+    /// Free the memory that is left of a message and that nobody has taken since the last call.
+    pub fn free_spare(&mut self) {
+        self.spare.age();
+    }
+
+    /// The memory that all messages take, without their entries, and what is left of one that is gone.
     pub fn resident_bytes(&self) -> u64 {
-        self.resident_bytes
+        self.resident_bytes + self.spare.size_bytes()
+    }
+
+    /// What is left of a message that is gone.
+    #[cfg(test)]
+    pub fn spare_bytes(&self) -> u64 {
+        self.spare.size_bytes()
     }
 
     /// Every message with the number of references to it and the memory that it takes.

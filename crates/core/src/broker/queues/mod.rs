@@ -9,5 +9,6 @@ pub(crate) mod letter;
 pub(crate) mod message_store;
 pub(crate) mod policy;
 pub(crate) mod queue;
+pub(crate) mod spare_bytes;
 pub(crate) mod spill;
 pub(crate) mod timers;

@@ -61,7 +61,7 @@ fn references(broker: &Broker) -> Result<(), String> {
     for entry in ready.chain(unreachable).chain(letters).chain(out.filter(|entry| entry.message != MessageId::NONE)) {
         *counted.entry(entry.message).or_default() += 1;
     }
-    let mut bytes = 0;
+    let mut bytes = broker.messages.spare_bytes();
     for (message, references, size) in broker.messages.audit() {
         bytes += size;
         let found = counted.remove(&message).unwrap_or_default();

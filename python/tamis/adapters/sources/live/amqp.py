@@ -7,7 +7,6 @@ Source: AMQP 0-9-1 specification, sections 1.8.3.12 (basic.deliver) and 1.8.3.13
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import uuid
@@ -19,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from tamis.adapters.json_row import JsonRowOptions, LineError, read_object
+from tamis.adapters.json_row import JsonRowOptions, body_members
 from tamis.adapters.options import option
 from tamis.adapters.rows import digest_of
 from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError
@@ -178,10 +177,7 @@ class AmqpSource(LiveSource):
             with suppress(ValueError, OverflowError, OSError):
                 members["timestamp"] = datetime.fromtimestamp(properties.timestamp, UTC).isoformat()
         members |= {"exchange": method.exchange, "redelivered": bool(method.redelivered)}
-        try:
-            members |= read_object(body)
-        except LineError:
-            members["body"] = _text(body)
+        members |= body_members(body)
         content = json.dumps(members, ensure_ascii=False, default=str).encode("utf-8", "replace")
         return Item(key, f"{_shown(self.options.url)} {self.options.queue}", content, method.routing_key or None)
 
@@ -226,14 +222,6 @@ def _shown(url: str) -> str:
     """An address without a password."""
     parts = urlsplit(url)
     return url if parts.password is None else url.replace(f":{parts.password}@", "@")
-
-
-def _text(body: bytes) -> str:
-    """The body as text; in base64 if it is none."""
-    try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError:
-        return base64.b64encode(body).decode("ascii")
 
 
 def _reason(error: Exception) -> str:

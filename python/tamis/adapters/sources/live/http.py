@@ -8,17 +8,15 @@ Source: RFC 9110; draft-ietf-httpapi-idempotency-key-header-07."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import ipaddress
 import json
-import threading
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from tamis.adapters.http_thread import HttpThread
 from tamis.adapters.json_row import JsonRowOptions, LineError, read_object
 from tamis.adapters.options import option
 from tamis.adapters.rows import digest_of
@@ -27,15 +25,12 @@ from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.errors import AdapterError
 
 if TYPE_CHECKING:
-    import uvicorn
     from starlette.requests import Request
     from starlette.responses import JSONResponse
 
 MESSAGES_MAX: Final = 10_000
 """Maximum number of messages in a request."""
-CONNECTIONS_MAX: Final = 200
 READ_S_MAX: Final = 30.0
-START_S_MAX: Final = 10.0
 KEY_CHARACTERS_MAX: Final = 255
 _RETRY_S: Final = "5"
 
@@ -72,8 +67,7 @@ class HttpSource(LiveSource):
 
     def __init__(self, options: HttpOptions) -> None:
         super().__init__(options)
-        self._server: uvicorn.Server | None = None
-        self._thread: threading.Thread | None = None
+        self._server: HttpThread | None = None
 
     def check(self) -> None:
         """Check the options; the address is taken only when the adapter runs.
@@ -96,43 +90,23 @@ class HttpSource(LiveSource):
     @property
     def port(self) -> int:
         """The port that is listened on; 0 while it is not."""
-        servers = self._server.servers if self._server is not None else []
-        return int(servers[0].sockets[0].getsockname()[1]) if servers else 0
+        return self._server.port if self._server is not None else 0
 
     def is_due(self, spool: Spool) -> bool:
         """As `LiveSource.is_due`: if nobody listens."""
-        return self._thread is None or not self._thread.is_alive()
+        return self._server is None or not self._server.is_alive()
 
     def look(self, spool: Spool) -> bool:
         """As `LiveSource.look`: begin to listen. The messages come by themselves."""
         self.check()
         host, port = self._address()
+        tls = {"ssl_certfile": self.options.cert_file, "ssl_keyfile": self.options.key_file}
         try:
-            import uvicorn
+            self._server = HttpThread(self._application(spool), host, port, tls)
         except ImportError as error:
             raise AdapterError("expected the packages starlette and uvicorn; pip install 'tamis[adapters]'") from error
-
-        options = self.options
-        config = uvicorn.Config(
-            self._application(spool),
-            host=host,
-            port=port,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            limit_concurrency=CONNECTIONS_MAX,
-            timeout_graceful_shutdown=2,
-            ssl_certfile=options.cert_file,
-            ssl_keyfile=options.key_file,
-        )
-        self._server = server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=_serve, args=(server,), daemon=True, name="tamis http adapter")
-        self._thread.start()
-        until = time.monotonic() + START_S_MAX
-        while not server.started and self._thread.is_alive() and time.monotonic() < until:
-            time.sleep(0.01)
-        if not server.started:
-            raise LookError(f"{options.listen}: cannot be listened on; another program may use it")
+        if not self._server.start():
+            raise LookError(f"{self.options.listen}: cannot be listened on; another program may use it")
         return False
 
     def look_for(self, count: int) -> Iterator[Item]:
@@ -142,10 +116,9 @@ class HttpSource(LiveSource):
 
     def close(self) -> None:
         """As `LiveSource.close`, and listen no more."""
-        if self._server is not None and self._thread is not None:
-            self._server.should_exit = True
-            self._thread.join(START_S_MAX)
-        self._server = self._thread = None
+        if self._server is not None:
+            self._server.stop()
+        self._server = None
         super().close()
 
     def _application(self, spool: Spool) -> Any:
@@ -226,11 +199,6 @@ class _RefusedError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-
-
-def _serve(server: uvicorn.Server) -> None:
-    with contextlib.suppress(SystemExit):  # so it ends when the address is taken; who started it sees that
-        server.run()
 
 
 def _store(spool: Spool, items: list[Item]) -> int:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 from tamis.adapters.json_row import JsonRowOptions, json_row
 from tamis.adapters.options import SourceOptions, option
 from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, mail_row
-from tamis.adapters.sources.live.spool import Item, Spool, read_items
+from tamis.adapters.sources.live.spool import SPOOL_FILE, Item, Spool, read_items, waiting_after
 from tamis.adapters.sources.source import Offset, Range, Slice, Source, offset_of, progress_of
 from tamis.errors import AdapterError
 
@@ -67,6 +67,9 @@ class LiveSource(Source):
     Options: ClassVar[type[SourceOptions]] = LiveOptions
     packages: ClassVar[tuple[str, ...]] = ()
     """The packages that it needs."""
+    unit = "messages"
+    extra: ClassVar[str] = "adapters"
+    """The extra of tamis that has them."""
     options: LiveOptions
 
     def __init__(self, options: LiveOptions) -> None:
@@ -85,7 +88,9 @@ class LiveSource(Source):
         """
         for name in self.packages:
             if importlib.util.find_spec(name) is None:
-                raise AdapterError(f"type '{self.type}': expected the package {name}; pip install 'tamis[adapters]'")
+                raise AdapterError(
+                    f"type '{self.type}': expected the package {name}; pip install 'tamis[{self.extra}]'"
+                )
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what belongs to one process."""
@@ -177,6 +182,11 @@ class LiveSource(Source):
         for piece in part.ranges:
             for _, item in read_items(piece.path, piece.start, piece.end):
                 yield self.row(item)
+
+    def behind(self, start: Offset) -> int:
+        """As `Source.behind`: the messages in the spool, while another process adds to it."""
+        number = progress_of(start).get(_PLACE, [0, ""])[0]
+        return waiting_after(Path(self.options.spool) / SPOOL_FILE, number)
 
     def wait_until_settled(self) -> None:
         """Let the next look be at once: who asks for what there is now does not want to wait."""

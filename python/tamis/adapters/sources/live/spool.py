@@ -27,6 +27,8 @@ REMEMBERED_MAX: Final = 1_000_000
 WAITING_MAX: Final = 100_000
 """Maximum number of messages in a spool; then nothing more is fetched or taken until some have been processed."""
 WAITING_BYTES_MAX: Final = 1 << 30
+SPOOL_FILE: Final = "spool.sqlite"
+"""The name of the file in the folder of a spool."""
 _BUSY_S: Final = 30.0
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS items (
@@ -67,7 +69,7 @@ class Spool:
     """
 
     def __init__(self, folder: str) -> None:
-        self.path = Path(folder) / "spool.sqlite"
+        self.path = Path(folder) / SPOOL_FILE
         self._lock = threading.RLock()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -188,6 +190,22 @@ def read_items(path: str, after: int, last: int) -> Iterator[tuple[int, Item]]:
             yield number, Item(*values)
     finally:
         connection.close()
+
+
+def waiting_after(path: Path, number: int) -> int:
+    """How many messages a spool has after a number, also in another process; 0 if there is no spool.
+
+    Raises:
+        AdapterError: it cannot be read.
+    """
+    if not path.exists():
+        return 0
+    connection = _connect(path, "ro")
+    try:
+        (count,) = connection.execute("SELECT count(*) FROM items WHERE number > ?", (number,)).fetchone()
+    finally:
+        connection.close()
+    return int(count)
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:

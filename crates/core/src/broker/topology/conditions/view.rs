@@ -191,7 +191,7 @@ fn fill(properties: &mut Properties, amqp: &AmqpProperties<'_>) {
 
 /// A field's value as queries see it. Bytes that are not UTF-8, and numbers and instants beyond 64 bits, are present but
 /// have no value.
-pub(in crate::broker::topology) fn value(raw: RawValue<'_>) -> Value {
+pub fn value(raw: RawValue<'_>) -> Value {
     match raw {
         RawValue::Bool(truth) => Value::Bool(truth),
         RawValue::F32(number) => Value::Float(number.into()),

@@ -1,0 +1,75 @@
+"""Serves an ASGI application from a thread of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import uvicorn
+
+CONNECTIONS_MAX: Final = 200
+"""Maximum number of requests at once."""
+START_S_MAX: Final = 10.0
+"""Maximum time to begin, and to end."""
+
+
+class HttpThread:
+    """A server in a thread.
+
+    Args:
+        application: what answers.
+        host: the address to listen on.
+        port: the port; 0: any that is free.
+        tls: ``ssl_certfile`` and ``ssl_keyfile``, for TLS.
+    """
+
+    def __init__(self, application: Any, host: str, port: int, tls: Mapping[str, str | None] = {}) -> None:
+        import uvicorn
+
+        config = uvicorn.Config(
+            application,
+            host=host,
+            port=port,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            limit_concurrency=CONNECTIONS_MAX,
+            timeout_graceful_shutdown=2,
+            ssl_certfile=tls.get("ssl_certfile"),
+            ssl_keyfile=tls.get("ssl_keyfile"),
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=_serve, args=(self._server,), daemon=True, name="tamis http")
+
+    def start(self) -> bool:
+        """Begin to listen; return whether that worked: another program may use the address."""
+        self._thread.start()
+        until = time.monotonic() + START_S_MAX
+        while not self._server.started and self._thread.is_alive() and time.monotonic() < until:
+            time.sleep(0.01)
+        return self._server.started
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; 0 while it is not."""
+        servers = getattr(self._server, "servers", [])
+        return int(servers[0].sockets[0].getsockname()[1]) if servers else 0
+
+    def is_alive(self) -> bool:
+        """Whether it still serves."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Listen no more."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(START_S_MAX)
+
+
+def _serve(server: uvicorn.Server) -> None:
+    with contextlib.suppress(SystemExit):  # so it ends when the address is taken; who started it sees that
+        server.run()

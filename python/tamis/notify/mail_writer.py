@@ -1,0 +1,104 @@
+"""Writes the e-mails of one delivery: to whom, in whose words, and with which headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parseaddr
+
+from tamis.config.deliveries import EmlDelivery, SmtpDelivery
+from tamis.config.owners import OwnerConfig
+from tamis.notify.mail import render
+from tamis.notify.unsubscribe import Links
+from tamis.notify.wording import Reader, words_for
+from tamis.store import DueDelivery, NotificationRecord, Store
+
+
+@dataclass(frozen=True)
+class Mail:
+    """An e-mail.
+
+    Attributes:
+        name: the left half of its Message-ID.
+        content: its bytes.
+        recipients: as in To; none: nobody wants it, and it is not sent.
+        notes: delivery id -> what to record when it is delivered.
+    """
+
+    name: str
+    content: bytes
+    recipients: Sequence[str]
+    notes: Mapping[int, str]
+
+
+class MailWriter:
+    """Writes e-mails.
+
+    Args:
+        config: of the delivery.
+        owners: people with addresses, a time zone and templates of their own.
+        store: knows who has unsubscribed from what; None: nobody has.
+        links: makes the links to unsubscribe; None: e-mails have none.
+    """
+
+    def __init__(
+        self,
+        config: EmlDelivery | SmtpDelivery,
+        owners: Mapping[str, OwnerConfig],
+        store: Store | None = None,
+        links: Links | None = None,
+    ) -> None:
+        self._config, self._owners, self._store, self._links = config, owners, store, links
+
+    def write(self, group: Sequence[DueDelivery]) -> Mail:
+        """The e-mail of one delivery, or the digest of several of one owner.
+
+        Whose address is not confirmed gets none, if it must be. Who has unsubscribed from all of its queries gets
+        none, and a notification that nobody wants is not in it.
+
+        Raises:
+            Exception: it cannot be written, such as for an address that no header can hold.
+        """
+        config, name = self._config, group[0].owner
+        owner = self._owners.get(name)
+        named = owner.to if owner is not None and owner.to else config.recipients
+        unwanted = {recipient: self._unwanted(recipient) for recipient in named}
+        keys = {delivery.notification.query_key for delivery in group}
+        confirmed = named if owner is None or not owner.confirm else [it for it in named if self._is_confirmed(it)]
+        if not confirmed:
+            return Mail("", b"", (), {it.delivery_id: _not_sent(named, "not confirmed") for it in group})
+        recipients = [it for it in confirmed if "" not in unwanted[it] and not keys <= unwanted[it]]
+        wanted = [it for it in group if any(it.notification.query_key not in unwanted[who] for who in recipients)]
+        notes = {it.delivery_id: _not_sent(confirmed, "unsubscribed") for it in group if it not in wanted}
+        if not recipients:
+            return Mail("", b"", (), notes)
+        records = [delivery.notification for delivery in wanted]
+        templates = owner.templates if owner is not None and owner.templates else config.templates
+        zone = owner.time_zone if owner is not None else "UTC"
+        link = self._link(recipients, records)
+        words, note = words_for(records, Reader(name, zone, templates, link))
+        if note is not None:
+            notes.update((it.delivery_id, note) for it in wanted)
+        return Mail(*render(records, config.sender, recipients, config.domain, words, link), recipients, notes)
+
+    def _is_confirmed(self, recipient: str) -> bool:
+        return self._store is not None and self._store.address_confirmed_at(address_of(recipient)) is not None
+
+    def _unwanted(self, recipient: str) -> set[str]:
+        return self._store.unsubscribed_keys(address_of(recipient)) if self._store is not None else set()
+
+    def _link(self, recipients: Sequence[str], records: Sequence[NotificationRecord]) -> str:
+        """The link of an e-mail to one address; one that several get has none, because any of them could use it."""
+        if self._links is None or len(recipients) > 1:
+            return ""
+        key = records[0].query_key if len(records) == 1 else ""
+        return self._links.link(address_of(recipients[0]), key)
+
+
+def address_of(recipient: str) -> str:
+    """The address in a recipient such as ``Ann <ann@example.org>``."""
+    return parseaddr(recipient)[1] or recipient
+
+
+def _not_sent(named: Sequence[str], why: str) -> str:
+    return f"not sent: {', '.join(address_of(it) for it in named)} {why}"

@@ -1,0 +1,124 @@
+"""Says a notification, or a digest of several, in words: those of templates, or the built-in ones.
+
+A notification must be delivered whatever its values are. So when a template fails over one, the built-in words are
+used, and a note says why."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tamis.config.templates import Known, templates_of
+from tamis.notify.content import Marked, excerpts, why
+from tamis.notify.mail import BODY_CHARACTERS, Words, subject, words_of
+from tamis.store import NotificationRecord
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who reads the words.
+
+    Attributes:
+        owner: of the queries; may be empty.
+        zone: their time zone.
+        templates: the folder of their templates, if there is one.
+        unsubscribe: the link that ends such e-mails, if there is one.
+    """
+
+    owner: str = ""
+    zone: str = "UTC"
+    templates: Path | None = None
+    unsubscribe: str = ""
+
+
+def words_for(records: Sequence[NotificationRecord], reader: Reader) -> tuple[Words, str | None]:
+    """The words of an e-mail, and why a template could not be used, if one could not."""
+    plain = words_of(records)
+    if reader.unsubscribe:
+        plain = plain._replace(text=f"{plain.text}\n\n-- \nTo get no more of these e-mails: {reader.unsubscribe}")
+    if reader.templates is None:
+        return plain, None
+    try:
+        return _from_templates(records, reader.templates, plain, reader), None
+    except Exception as error:  # noqa: BLE001 - see above
+        return plain, _note(error)
+
+
+def webhook_body(record: NotificationRecord, reader: Reader, plain: Any) -> tuple[bytes, str | None]:
+    """The body of a request, and why the template could not be used, if it could not.
+
+    Args:
+        record: the notification.
+        reader: with the folder of templates.
+        plain: the body without a template, as a value for JSON.
+    """
+    if reader.templates is None:
+        return json.dumps(plain).encode(), None
+    try:
+        given = templates_of(reader.templates).render("webhook.json", {**_fields(record), **_common(reader)})
+        return json.dumps(json.loads(given)).encode(), None
+    except Exception as error:  # noqa: BLE001 - see above
+        return json.dumps(plain).encode(), _note(error)
+
+
+def _note(error: Exception) -> str:
+    return f"in the built-in words, because a template failed: {' '.join(str(error).split())[:300]}"
+
+
+def _from_templates(records: Sequence[NotificationRecord], folder: Path, plain: Words, reader: Reader) -> Words:
+    templates, prefix = templates_of(folder), "digest-" if len(records) > 1 else ""
+    context = {**(_digest_fields(records) if prefix else _fields(records[0])), **_common(reader)}
+    body = "digest" if prefix else "mail"
+
+    def render(name: str, otherwise: str | None) -> str | None:
+        return templates.render(name, context) if name in templates.names else otherwise
+
+    line = render(f"{prefix}subject.txt", plain.subject) or ""
+    return Words(" ".join(line.split()), render(f"{body}.txt", plain.text) or "", render(f"{body}.html", None))
+
+
+def _common(reader: Reader) -> dict[str, Any]:
+    return {"owner": reader.owner, "zone": reader.zone, "unsubscribe": reader.unsubscribe}
+
+
+def _fields(record: NotificationRecord) -> Known:
+    """What a template sees of a notification."""
+    reasons = why(record)
+    body, cut = record.body or "", BODY_CHARACTERS
+    ranges = [(start, min(end, cut)) for start, end in reasons.ranges if start < cut]
+    try:
+        properties = record.message_properties()
+    except ValueError:
+        properties = {}
+    return Known(
+        id=record.id,
+        matched_at=record.created_at,
+        query=Known(
+            key=record.query_key,
+            version=record.query_version,
+            text=record.query_text,
+            language=record.query_language,
+        ),
+        message=properties,
+        subject=subject(record),
+        topic=record.topic,
+        body=Marked(body[:cut] + ("\n[...]" if len(body) > cut else ""), ranges),
+        excerpts=excerpts(body, reasons.ranges),
+        reasons=list(reasons.reasons),
+        source=record.source,
+        partition=record.partition,
+        offset=record.offset,
+    )
+
+
+def _digest_fields(records: Sequence[NotificationRecord]) -> dict[str, Any]:
+    counts = Counter(record.query_key for record in records).most_common()
+    return {
+        "notifications": [_fields(record) for record in records],
+        "count": len(records),
+        "counts": [Known(query=key, count=count) for key, count in counts],
+    }
