@@ -100,9 +100,10 @@ impl StreamOnDisk {
     fn commit(&mut self) {
         std::thread::sleep(Duration::from_millis(1));
         self.broker.committed(0);
-        while !self.broker.wants_input(self.publisher) {
+        while !self.broker.wants_input(self.publisher) || self.broker.has_work() {
             std::thread::sleep(Duration::from_micros(200));
             self.broker.committed(0);
+            self.broker.work(0);
         }
     }
 
@@ -139,8 +140,6 @@ impl StreamOnDisk {
     /// Wait until all messages are on disk.
     fn sync(&mut self, messages: usize) {
         while (self.broker.metrics().enqueued as usize) < messages {
-            self.broker.tick(0, 0);
-            self.broker.work(0);
             self.commit();
         }
         std::thread::sleep(Duration::from_millis(300));
@@ -161,9 +160,9 @@ impl StreamOnDisk {
         let consume =
             BasicConsume { queue: "log", consumer_tag: "c", arguments: RawTable::new(&bytes), ..Default::default() };
         self.take(reader);
+        let before = self.broker.metrics().delivered;
         let began = Instant::now();
         self.send(reader, consume);
-        let before = self.broker.metrics().delivered;
         let mut delivered = 0;
         loop {
             while self.broker.has_work() {

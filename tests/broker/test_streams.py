@@ -114,3 +114,15 @@ def test_one_consumer_at_a_time_reads_under_a_name(start_broker: StartBroker) ->
     channel.basic_consume("prices", lambda *_: None, arguments={"x-stream-reader": "audit"})
     with pytest.raises(ChannelClosedByBroker, match="read by another consumer"):
         read(broker.connect().channel(), 1, {"x-stream-reader": "audit"})
+
+
+def test_a_reader_may_do_without_acknowledgements(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    publish(broker.connect().channel(), range(1, 201))
+    channel, found = broker.connect().channel(), []
+    for method, properties, _ in channel.consume("prices", auto_ack=True, arguments={"x-stream-offset": "first"}):
+        assert method is not None
+        found.append(properties.headers["x-stream-offset"])
+        if len(found) == 200:
+            break
+    assert found == list(range(1, 201))

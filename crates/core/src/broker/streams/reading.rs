@@ -4,7 +4,8 @@
 //! with an offset of their own: `x-stream-offset` (first, last, next, a number, a time) says where they begin, `x-query`
 //! which messages they want. A reader has credit like any consumer, and what it acknowledges only gives that back; one that
 //! is slow reads from disk when it can, and nobody else notices. A reader that retention has passed finds in the next
-//! message, as `x-stream-missed`, how many messages it missed.
+//! message, as `x-stream-missed`, how many messages it missed. A reader without acknowledgement has the credit of its socket:
+//! it gets what the client reads, and reads on in the log when the client has caught up.
 //!
 //! Readers at the end of a stream are live (`deliver_live.rs`): what comes is matched once for all of them, and delivered from memory.
 //! The others read the log, each for itself, and pass over what cannot satisfy their queries (`skipping.rs`). That is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
@@ -24,6 +25,7 @@ use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::policy::Policy;
 use crate::broker::queues::queue::QueueEntry;
+use crate::broker::streams::named_readers::READER;
 use crate::broker::streams::places::{NamedReader, Places};
 use crate::broker::streams::skipping::{Skipping, Step};
 use crate::broker::streams::stream::{Stream, StreamReader};
@@ -105,11 +107,11 @@ impl Broker {
     ) -> Result<Option<Box<StreamReader>>, AmqpError> {
         let Some(log) = self.queues[queue].stream.as_ref().map(|stream| stream.log) else { return Ok(None) };
         let refused = |reason: &str| error(ReplyCode::PreconditionFailed, reason);
-        if consume.no_ack {
-            return Err(error(ReplyCode::NotImplemented, "a stream has no consumers without acknowledgement"));
+        if consume.no_ack && consume.arguments.get(READER).is_some() {
+            return Err(refused("a named reader must acknowledge: its place is behind what it has acknowledged"));
         }
         let it = &self.clients[channel];
-        if it.prefetch == 0 && it.credit.limit() == 0 {
+        if !consume.no_ack && it.prefetch == 0 && it.credit.limit() == 0 {
             let reason = format!("consumer prefetch count is not set for stream '{}'", consume.queue);
             return Err(refused(&reason));
         }
@@ -317,6 +319,9 @@ impl Broker {
         let mut outlet = self.clients.outlet(slot);
         let tag = outlet.write(false, parts, output_bytes_max);
         self.metrics.delivered += 1;
+        if outlet.consumer.no_ack {
+            return;
+        }
         let id = outlet.consumer.queue;
         let queue = &mut self.queues[id];
         queue.unacknowledged += 1;

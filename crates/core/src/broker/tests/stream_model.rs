@@ -29,6 +29,7 @@ const STEPS: u64 = 60;
 
 struct Reader {
     connection: ConnectionId,
+    no_ack: bool,
     query: usize,
     /// The least number that it may get next.
     next: u64,
@@ -71,7 +72,8 @@ impl World {
 
     fn open(disk: &SimulatedDisk, faults: Faults, dice: &mut Dice) -> (TestBroker, ConnectionId) {
         let turn_budget = [20, 100, 8_192][dice.below(3) as usize];
-        let options = BrokerOptions { turn_budget, ..BrokerOptions::default() };
+        let output_bytes_max = [500, BrokerOptions::default().output_bytes_max][dice.below(2) as usize];
+        let options = BrokerOptions { turn_budget, output_bytes_max, ..BrokerOptions::default() };
         let mut broker = TestBroker::on_disk(disk, options).0;
         broker.broker.faults = faults;
         broker.broker.streams.summarizer.run_bytes = [200, 1_000][dice.below(2) as usize];
@@ -110,10 +112,10 @@ impl World {
         let connection = self.broker.connect();
         let prefetch_count = 1 + dice.below(6) as u16 * 4;
         self.broker.ask(connection, 1, BasicQos { prefetch_size: 0, prefetch_count, global: dice.below(2) == 0 });
-        let arguments = table(&arguments);
-        let consume = BasicConsume { queue: "log", consumer_tag: "c", arguments, ..Default::default() };
+        let (arguments, no_ack) = (table(&arguments), dice.below(4) == 0);
+        let consume = BasicConsume { queue: "log", consumer_tag: "c", no_ack, arguments, ..Default::default() };
         self.broker.send(connection, 1, consume);
-        self.readers.push(Reader { connection, query, next, tags: (0, 0) });
+        self.readers.push(Reader { connection, no_ack, query, next, tags: (0, 0) });
     }
 
     fn detach(&mut self, dice: &mut Dice) -> Result<(), String> {
@@ -212,7 +214,7 @@ impl World {
                 return Err(format!("{number} does not satisfy '{query}'"));
             }
             reader.next = number + 1;
-            reader.tags.0 += 1;
+            reader.tags.0 += u64::from(!reader.no_ack);
             self.delivered += 1;
         }
         Ok(())
