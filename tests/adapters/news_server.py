@@ -69,6 +69,10 @@ def news_server() -> Iterator[NewsServer]:
                     continue
                 getattr(self, f"do_{name.lower()}", self.unknown)(*words)
 
+        def finish(self) -> None:
+            super().finish()
+            self.connection.close()
+
         def unknown(self, *words: str) -> None:
             self.say("500 unknown command")
 
