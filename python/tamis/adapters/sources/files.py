@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import glob
 import os
@@ -115,6 +116,8 @@ class MailSource(FileSource):
 def status_of(path: str) -> os.stat_result | None:
     """The status of a file; None if it was removed since it was listed, or is a pipe or a device.
 
+    A circle of links has the status of the link: it counts as a file, and whoever opens it is told.
+
     Raises:
         AdapterError: the system cannot read the status.
     """
@@ -123,6 +126,8 @@ def status_of(path: str) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            return os.lstat(path)
         raise AdapterError(f"{path_text(path)}: cannot be read: {error.strerror}") from error
     return status if stat.S_ISREG(status.st_mode) else None
 
