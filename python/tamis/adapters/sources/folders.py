@@ -58,7 +58,7 @@ class Folders:
 
     Args:
         path: a file, a folder or a glob.
-        pattern: the names of the files that count in a folder.
+        pattern: the names of the files that count in a folder; several patterns are separated by commas.
         clock: seconds that never go back.
     """
 
@@ -74,7 +74,8 @@ class Folders:
         *self._parts, self._pattern = path[len(self.fixed_part) :].strip("/").split("/") if magic else [pattern]
         if self._pattern == "**":
             self._parts, self._pattern = [*self._parts, "**"], "*"
-        self._matches = re.compile(fnmatch.translate(self._pattern)).match
+        patterns = [self._pattern] if magic else [one.strip() for one in self._pattern.split(",")]
+        self._matches = re.compile("|".join(map(fnmatch.translate, patterns))).match
         self._listings: dict[str, Listing] = {}
         self._kept: dict[str, Listing] = {}
         self._entry_count = 0  # of all folders, at the last look
