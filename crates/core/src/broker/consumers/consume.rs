@@ -107,7 +107,7 @@ impl Broker {
     /// with the channel. An auto-delete queue goes with its last consumer.
     pub(crate) fn remove_consumer(&mut self, slot: ConsumerSlot) {
         let consumer = self.clients.remove_consumer(slot);
-        self.leave_place(&consumer);
+        self.record_last_offset(&consumer);
         self.leave_stream(slot, &consumer);
         self.forget_filter(&consumer);
         let queue = consumer.queue;
@@ -138,7 +138,7 @@ impl Broker {
     pub(crate) fn cancel_consumers(&mut self, consumers: Vec<ConsumerSlot>) {
         for slot in consumers {
             let consumer = self.clients.remove_consumer(slot);
-            self.leave_place(&consumer);
+            self.record_last_offset(&consumer);
             self.leave_stream(slot, &consumer);
             self.forget_filter(&consumer);
             let (connection, channel) = self.clients.channel_outlet(consumer.channel);

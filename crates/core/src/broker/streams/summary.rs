@@ -137,7 +137,7 @@ impl SummaryBuilder {
         let bloom = bytes.len();
         bytes.resize(bloom + bits / 8, 0);
         for term in &self.terms {
-            for bit in places(*term, hashes as u8, bits) {
+            for bit in bits_of(*term, hashes as u8, bits) {
                 bytes[bloom + bit / 8] |= 1 << (bit % 8);
             }
         }
@@ -165,7 +165,7 @@ impl SummaryBuilder {
                 if let Ok(text) = std::str::from_utf8(bytes) {
                     self.add_text(part, text);
                     if let Some(Value::Timestamp(micros) | Value::Day(micros)) = time_of(text) {
-                        self.add_range(hash(TIMES, part), place_of_time(micros));
+                        self.add_range(hash(TIMES, part), order_of_time(micros));
                     }
                 }
             }
@@ -179,11 +179,11 @@ impl SummaryBuilder {
                 }
             }
             other => match value_seen(other) {
-                Value::Timestamp(micros) => self.add_range(hash(TIMES, part), place_of_time(micros)),
+                Value::Timestamp(micros) => self.add_range(hash(TIMES, part), order_of_time(micros)),
                 value => {
                     self.add_term(equal(part, &value));
                     if let Some(number) = number_of(&value).filter(|number| !number.is_nan()) {
-                        self.add_range(hash(NUMBERS, part), place_of_number(number));
+                        self.add_range(hash(NUMBERS, part), order_of_number(number));
                     }
                 }
             },
@@ -192,7 +192,7 @@ impl SummaryBuilder {
 
     fn add_text(&mut self, part: u64, text: &str) {
         self.add_term(equal_text(part, text));
-        self.add_range(hash(TEXTS, part), place_of_text(text, 0));
+        self.add_range(hash(TEXTS, part), order_of_text(text, 0));
     }
 
     fn add_term(&mut self, term: u64) {
@@ -203,11 +203,11 @@ impl SummaryBuilder {
         }
     }
 
-    fn add_range(&mut self, key: u64, place: u64) {
+    fn add_range(&mut self, key: u64, order: u64) {
         if let Some((low, high)) = self.ranges.get_mut(&key) {
-            (*low, *high) = ((*low).min(place), (*high).max(place));
+            (*low, *high) = ((*low).min(order), (*high).max(order));
         } else if self.ranges.len() < RANGES_MAX {
-            self.ranges.insert(key, (place, place));
+            self.ranges.insert(key, (order, order));
         } else {
             self.lacks_ranges = true;
         }
@@ -236,7 +236,7 @@ impl<'a> Summary<'a> {
     }
 
     fn has_term(&self, term: u64) -> bool {
-        places(term, self.hashes, self.bloom.len() * 8).all(|bit| self.bloom[bit / 8] & 1 << (bit % 8) != 0)
+        bits_of(term, self.hashes, self.bloom.len() * 8).all(|bit| self.bloom[bit / 8] & 1 << (bit % 8) != 0)
     }
 
     fn meets_range(&self, key: u64, low: u64, high: u64) -> bool {
@@ -270,13 +270,13 @@ impl Condition {
                     Sought::Value(Value::Text(text)) => Self::Term(equal_text(part, text)),
                     Sought::Value(value) => Self::Term(equal(part, value)),
                     Sought::Number(low, high) => {
-                        Self::Range(hash(NUMBERS, part), place_of_number(*low), place_of_number(*high))
+                        Self::Range(hash(NUMBERS, part), order_of_number(*low), order_of_number(*high))
                     }
                     Sought::Time(low, high) => {
-                        Self::Range(hash(TIMES, part), place_of_time(*low), place_of_time(*high))
+                        Self::Range(hash(TIMES, part), order_of_time(*low), order_of_time(*high))
                     }
                     Sought::Beginning(text) => {
-                        Self::Range(hash(TEXTS, part), place_of_text(text, 0), place_of_text(text, u8::MAX))
+                        Self::Range(hash(TEXTS, part), order_of_text(text, 0), order_of_text(text, u8::MAX))
                     }
                 }
             }
@@ -294,7 +294,7 @@ impl Condition {
 }
 
 /// The bits of a term in a filter of this size, a power of two.
-fn places(term: u64, hashes: u8, bits: usize) -> impl Iterator<Item = usize> {
+fn bits_of(term: u64, hashes: u8, bits: usize) -> impl Iterator<Item = usize> {
     let (first, step) = (term as u32, (term >> 32) as u32 | 1);
     (0..u32::from(hashes)).map(move |index| first.wrapping_add(step.wrapping_mul(index)) as usize & (bits - 1))
 }
@@ -346,19 +346,19 @@ fn time_of(text: &str) -> Option<Value> {
     crate::instant::instant(text).map(Value::Timestamp).or_else(|| crate::instant::day(text).map(Value::Day))
 }
 
-/// The place of a number among all numbers.
-fn place_of_number(number: f64) -> u64 {
+/// A key that orders numbers.
+fn order_of_number(number: f64) -> u64 {
     let bits = (number + 0.0).to_bits();
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
-fn place_of_time(micros: i64) -> u64 {
+fn order_of_time(micros: i64) -> u64 {
     micros.cast_unsigned() ^ 1 << 63
 }
 
-/// The place of a text among all texts: its first eight bytes, with `rest` for those that it lacks.
-fn place_of_text(text: &str, rest: u8) -> u64 {
-    let mut bytes = [rest; 8];
+/// A key that orders texts: its first eight bytes, with `padding` for those that it lacks.
+fn order_of_text(text: &str, padding: u8) -> u64 {
+    let mut bytes = [padding; 8];
     let length = text.len().min(8);
     bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
     u64::from_be_bytes(bytes)
@@ -563,8 +563,8 @@ mod tests {
         assert_eq!(equal(property("a"), &number), equal(property("a"), &Value::Float(3.0)));
         let terms = [equal_text(property("a"), "x"), equal(property("a"), &number)];
         assert_eq!(terms, [16_146_822_591_886_710_497, 3_631_376_366_907_445_538]);
-        let in_order = [f64::NEG_INFINITY, -2.0, -0.0, 1e-300, 1.0, f64::INFINITY].map(place_of_number);
-        assert!(in_order.is_sorted() && place_of_number(-0.0) == place_of_number(0.0));
-        assert!([i64::MIN, -1, 0, i64::MAX].map(place_of_time).is_sorted());
+        let in_order = [f64::NEG_INFINITY, -2.0, -0.0, 1e-300, 1.0, f64::INFINITY].map(order_of_number);
+        assert!(in_order.is_sorted() && order_of_number(-0.0) == order_of_number(0.0));
+        assert!([i64::MIN, -1, 0, i64::MAX].map(order_of_time).is_sorted());
     }
 }

@@ -86,7 +86,7 @@ fn encode_predicate(predicate: &Predicate, bytes: &mut Vec<u8>, opaques: &mut Op
         }
         Predicate::Opaque(opaque) => {
             bytes.push(OPAQUE);
-            encode_count(opaques.place(opaque), bytes);
+            encode_count(opaques.index_of(opaque), bytes);
         }
     }
 }

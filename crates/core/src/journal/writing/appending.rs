@@ -42,7 +42,7 @@ pub(crate) struct PendingRun {
 
 impl Appending {
     /// Reserves room for a record of this size, in a new segment when the current one has none.
-    pub fn place(&mut self, length: u32, head_bytes: usize, options: &LogOptions) -> Location {
+    pub fn locate(&mut self, length: u32, head_bytes: usize, options: &LogOptions) -> Location {
         let heads = if options.index_heads { (HEAD_ENTRY_BYTES + head_bytes) as u32 } else { 0 };
         let needed = u64::from(self.offset) + u64::from(length) + u64::from(self.heads_bytes) + u64::from(heads);
         // A recovered segment may be smaller than new ones; a new one holds any record that is accepted.
