@@ -72,7 +72,7 @@ class NotificationEngine:
             self.dispatchers.append(RetentionDispatcher(keep, store, now))
 
     def deliver_pending(self, limit: int = 1000) -> DeliveryCounts:
-        """Try what is due now, one way out after another: at most `limit` for each, the longest due first.
+        """Try what is due now, one delivery after another: at most `limit` for each, the longest due first.
 
         Returns:
             The counts; all zero if nothing that can be tried is due.

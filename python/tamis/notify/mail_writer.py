@@ -35,7 +35,7 @@ class MailWriter:
     """Writes e-mails.
 
     Args:
-        config: of the delivery.
+        config: the delivery.
         owners: people with addresses, a time zone and templates of their own.
         store: knows who has unsubscribed from what; None: nobody has.
         links: makes the links to unsubscribe; None: e-mails have none.
@@ -53,8 +53,9 @@ class MailWriter:
     def write(self, group: Sequence[DueDelivery]) -> Mail:
         """The e-mail of one delivery, or the digest of several of one owner.
 
-        Whose address is not confirmed gets none, if it must be. Who has unsubscribed from all of its queries gets
-        none, and a notification that nobody wants is not in it.
+        It goes only to confirmed addresses, if the owner asks for that, and to nobody who has unsubscribed from all of
+        its
+        queries. A notification that nobody wants is left out.
 
         Raises:
             Exception: it cannot be written, such as for an address that no header can hold.

@@ -3,8 +3,8 @@
 SMTP does not say whether a server that hung up after the text has accepted the message; it is then sent again with the
 same Message-ID. Only one message at a time is under way, so a crash sends at most one twice.
 
-Each recipient has an outcome of its own: one that accepted or refused (5xx) is done with, one that was put off (4xx) is
-tried again. A server that does not answer in time is in trouble as a whole.
+Each recipient has an outcome of its own: one that accepted or refused for good (5xx) is settled, one that refused for
+now (4xx) is tried again. A server that does not answer in time is in trouble as a whole.
 
 Source: RFC 5321, section 4.5.4 (retrying), RFC 3207 (STARTTLS)."""
 
@@ -196,8 +196,8 @@ def _judge(number: int, done: dict[str, str | None], replies: Replies, sent: Sen
 
     Args:
         number: its delivery id.
-        done: the recipients that it is done with, without `replies`.
-        replies: of the others.
+        done: the recipients that earlier tries have settled.
+        replies: the answers for the others.
         sent: the outcome.
     """
     said = {recipient: f"{reply.code} {_flat(reply.message)}" for recipient, reply in replies.items()}

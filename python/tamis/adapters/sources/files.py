@@ -89,8 +89,8 @@ class MailSource(FileSource):
 def status_of(path: str) -> os.stat_result | None:
     """The status of a file; None if it was removed since it was listed, or is a pipe or a device.
 
-    A link that leads nowhere it may, or in a circle, has the status of the link: it counts as a file, and whoever opens
-    it is told.
+    A link that is broken, forbidden or circular has the status of the link itself: it counts as a file, and opening it
+    says what is wrong.
 
     Raises:
         AdapterError: the system cannot read the status.

@@ -1,8 +1,8 @@
 """Lists the folders of a path, and remembers what was in them, so that a look in which nothing has changed is cheap.
 
-Up to `FEW_FILES` files, every look lists every folder. With more, a folder is listed when its time of change is another
-one: that of a folder changes when a file comes, goes or gets another name. A file that is changed in place leaves it as
-it is, so every folder is listed again from time to time. Listing takes at most a tenth of the time while a folder
+Up to `FEW_FILES` files, every look lists every folder. With more, a folder is listed when its time of change
+differs: that changes when a file is added, removed or renamed. A file that is edited in place leaves it as it is, so
+every folder is also listed from time to time. Listing takes at most a tenth of the time while a folder
 changes, and at most a hundredth while it does not."""
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Listing:
         changed_ns: the folder's time of change, before it was listed.
         at: when it was listed, by the clock of `Folders`.
         at_ns: the same, by the system's clock.
-        files: the names that count of what is no folder, in order.
+        files: the names of the files that count, in order.
         folders: the names of the folders, in order, without links to folders, because they may form a circle.
         links: the names of links, in order.
-        entry_count: of everything in it.
+        entry_count: the number of names in it.
         stale_at: when it is to be listed again though it has not changed, by the clock of `Folders`.
     """
 

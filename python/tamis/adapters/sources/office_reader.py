@@ -1,4 +1,4 @@
-"""Reads one document after another in a process of its own: what a damaged file does to it stops nobody else.
+"""Reads one document after another in a process of its own, which is all that a damaged file can stop.
 
 The parent writes two frames for each document: a JSON object with its name, and its bytes. The answer is a frame with a
 JSON object: ``title``, ``author`` and ``text``, or ``error``. A frame is four bytes with its length, and that much."""

@@ -66,9 +66,9 @@ class KafkaOptions(LiveOptions, JsonRowOptions):
         user: the name to log in with (SASL).
         password_env: the environment variable with the password.
         password_file: a file with the password.
-        mechanism: how the password is shown.
+        mechanism: the SASL mechanism of the login.
         ca_file: certificates to trust instead of the system's.
-        cert_file: the own certificate, where the brokers ask for one.
+        cert_file: the certificate of this client, where the brokers ask for one.
         key_file: the key of that certificate.
         settings_file: further settings of librdkafka, one ``name=value`` per line.
         timeout_s: for each question to the brokers.
