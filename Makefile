@@ -37,7 +37,7 @@ pytest = status=0; \
 	$(PYTEST) -m "serial$(1)" || status=1; \
 	exit $$status
 
-.PHONY: help setup run test quick lint lint-python lint-rust docs tree circles homonyms stub limits commands crates format bench faults coverage fuzz miri \
+.PHONY: help setup run test quick lint lint-python lint-rust docs tree notebooks circles homonyms stub limits commands crates format bench faults coverage fuzz miri \
 	wheel release constraints clean tools
 
 help: ## show this list
@@ -118,6 +118,9 @@ docs: setup $(STAMPS)/docs ## build target/site from the documents and the docst
 
 tree: ## show all files with what they are for
 	@$(PYTHON) -m tools.tree
+
+notebooks: $(STAMPS)/packages ## run the notebooks of examples/ and write what they print into them
+	@$(BIN)/python -m tools.notebooks
 
 circles: ## find groups of more than three files that import each other in a circle
 	@$(PYTHON) -m tools.circles
