@@ -1,9 +1,11 @@
-"""Syncs folders to disk, and explains to users why a file cannot be written."""
+"""Writes files whole or not at all, syncs them, and explains to users why a file cannot be written."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+from tamis.notify.channel import ChannelError
 
 
 def sync_folder(folder: Path) -> None:
@@ -17,6 +19,33 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Create the folder, if it is absent.
+
+    Raises:
+        ChannelError: it cannot be created.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ChannelError(explain(folder, error)) from error
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all. After a power cut it may have its former content, until `sync_folder`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    # The temporary name is always the same, so the next try overwrites what a crash left.
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
 
 
 def explain(path: Path, error: OSError) -> str:
