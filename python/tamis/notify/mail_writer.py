@@ -8,7 +8,7 @@ from email.utils import parseaddr
 
 from tamis.config.deliveries import EmlDelivery, SmtpDelivery
 from tamis.config.owners import OwnerConfig
-from tamis.notify.channel import Sent
+from tamis.notify.channels.channel import Sent
 from tamis.notify.mail import render
 from tamis.notify.unsubscribe import Links
 from tamis.notify.wording import Reader, words_for

@@ -15,8 +15,8 @@ from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
 from tamis.config.deliveries import FeedDelivery
-from tamis.notify.channel import ChannelError, Sent
-from tamis.notify.files import explain, make_folder, sync_folder, write_whole
+from tamis.notify.channels.channel import ChannelError, Sent
+from tamis.notify.channels.files import explain, make_folder, sync_folder, write_whole
 from tamis.notify.mail import NOT_IN_TEXT, notification_text, subject
 from tamis.store import DueDelivery, NotificationRecord
 

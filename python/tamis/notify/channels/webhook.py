@@ -18,9 +18,9 @@ import httpx2
 
 from tamis.config.deliveries import WebhookDelivery
 from tamis.config.owners import OwnerConfig
-from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
-from tamis.notify.interruptible import InterruptibleLoop, ServerChannel
-from tamis.notify.jsonl import as_json
+from tamis.notify.channels.channel import ChannelError, ChannelTimeoutError, Sent
+from tamis.notify.channels.interruptible import InterruptibleLoop, ServerChannel
+from tamis.notify.channels.jsonl import as_json
 from tamis.notify.wording import Reader, webhook_body
 from tamis.retry_after import retry_after_s
 from tamis.store import DueDelivery

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tamis.notify.channel import ChannelError
+from tamis.notify.channels.channel import ChannelError
 
 
 def sync_folder(folder: Path) -> None:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 
-from tamis.notify.channel import ChannelError
+from tamis.notify.channels.channel import ChannelError
 
 
 class InterruptibleLoop:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tamis.config.deliveries import EmlDelivery
-from tamis.notify.channel import ChannelError, Sent
-from tamis.notify.files import explain, make_folder, sync_folder, write_whole
+from tamis.notify.channels.channel import ChannelError, Sent
+from tamis.notify.channels.files import explain, make_folder, sync_folder, write_whole
 from tamis.notify.mail_writer import MailWriter
 from tamis.store import DueDelivery
 

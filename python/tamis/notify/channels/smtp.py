@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import aiosmtplib
 
 from tamis.config.deliveries import SmtpDelivery
-from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
-from tamis.notify.interruptible import ServerChannel
+from tamis.notify.channels.channel import ChannelError, ChannelTimeoutError, Sent
+from tamis.notify.channels.interruptible import ServerChannel
 from tamis.notify.mail_writer import MailWriter, address_of
 from tamis.store import DueDelivery
 

@@ -17,9 +17,9 @@ from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, 
 from yarl import URL
 
 from tamis.config.deliveries import AmqpDelivery
-from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
-from tamis.notify.interruptible import ServerChannel
-from tamis.notify.jsonl import as_json
+from tamis.notify.channels.channel import ChannelError, ChannelTimeoutError, Sent
+from tamis.notify.channels.interruptible import ServerChannel
+from tamis.notify.channels.jsonl import as_json
 from tamis.store import DueDelivery
 
 _KEY_BYTES_MAX = 255
