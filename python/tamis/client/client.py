@@ -61,11 +61,12 @@ class Client:
     # ---- what a broker has ----
 
     def stream(self, name: str, *, max_bytes: int | None = None, max_age: str | None = None) -> Stream:
-        """Return the stream `name`. It is made when it is first used, and there is none.
+        """Return the stream `name`. It is made on first use, if it does not exist.
 
         Args:
             name: of the stream.
-            max_bytes: about the size above which the oldest messages are removed, if it is made.
+            max_bytes: about the size above which the oldest messages are removed, if it is made. With 0 it keeps no
+                history: a message goes to those who read at that moment.
             max_age: the age from which messages are removed, if it is made: a number and one of ``Y M D h m s``.
         """
         return Stream(self, name, max_bytes, max_age)

@@ -13,7 +13,7 @@ use crate::broker::ids::{ChannelSlot, LogId};
 use crate::broker::streams::cursor::Cursor;
 use crate::broker::streams::named_readers::READER;
 use crate::broker::streams::numbers::Numbers;
-use crate::broker::streams::places::NamedReader;
+use crate::broker::streams::reader_offset::NamedReader;
 use crate::broker::streams::skipping::Skipping;
 use crate::broker::streams::stream::StreamReader;
 use crate::broker::topology::{ConsumerFilter, QueueId, check_query_arguments};
@@ -29,25 +29,18 @@ impl Broker {
         let Some(log) = self.queues[queue].stream.as_ref().map(|stream| stream.log) else { return Ok(None) };
         let refused = |reason: &str| error(ReplyCode::PreconditionFailed, reason);
         if consume.no_ack && consume.arguments.get(READER).is_some() {
-            return Err(refused("a named reader must acknowledge: its place is behind what it has acknowledged"));
+            return Err(refused("a named reader must acknowledge: its offset is behind what it has acknowledged"));
         }
         let it = &self.clients[channel];
         if !consume.no_ack && it.prefetch == 0 && it.credit.limit() == 0 {
             let reason = format!("consumer prefetch count is not set for stream '{}'", consume.queue);
             return Err(refused(&reason));
         }
-        check_query_arguments(consume.arguments)?;
-        self.check_stored_query(channel, consume.arguments)?;
-        let permissions = &mut self.permissions;
-        let filter = ConsumerFilter::parse(
-            consume.arguments,
-            &mut |key| permissions.stored_query(key),
-            self.topology.hierarchies(),
-        )?;
+        let filter = self.consumer_filter(channel, consume.arguments)?;
         let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let name = self.reader_name(queue, consume)?;
-        let place = name.as_ref().and_then(|name| self.place_of(queue, name));
-        let cursor = self.cursor(log, consume.arguments, place)?;
+        let offset = name.as_ref().and_then(|name| self.offset_of(queue, name));
+        let cursor = self.cursor(log, consume.arguments, offset)?;
         if let Some(filter) = &filter {
             let added = self.topology.add_filter(vhost, owner, filter);
             self.spend_compiled();
@@ -56,7 +49,7 @@ impl Broker {
         let skipping = Skipping::of(filter.as_ref());
         let named = name.map(|name| {
             if let Some(stream) = &mut self.queues[queue].stream {
-                stream.places.entry(name.clone()).or_default().is_read = true;
+                stream.offsets.entry(name.clone()).or_default().is_read = true;
             }
             Box::new(NamedReader::new(name))
         });
@@ -71,11 +64,23 @@ impl Broker {
         })))
     }
 
+    /// The query of a consumer; None where it has none.
+    fn consumer_filter(
+        &mut self,
+        channel: ChannelSlot,
+        arguments: RawTable<'_>,
+    ) -> Result<Option<ConsumerFilter>, AmqpError> {
+        check_query_arguments(arguments)?;
+        self.check_stored_query(channel, arguments)?;
+        let permissions = &mut self.permissions;
+        ConsumerFilter::parse(arguments, &mut |key| permissions.stored_query(key), self.topology.hierarchies())
+    }
+
     /// Where a consumer begins to read: where its reader was, or where its arguments say.
     ///
     /// # Errors
     /// 406: the offset is none, or its time has passed in a stream without history.
-    fn cursor(&self, log: LogId, arguments: RawTable<'_>, place: Option<Sequence>) -> Result<Cursor, AmqpError> {
+    fn cursor(&self, log: LogId, arguments: RawTable<'_>, offset: Option<Sequence>) -> Result<Cursor, AmqpError> {
         let refused = |reason: &str| error(ReplyCode::PreconditionFailed, reason);
         let invalid = |reason: String| refused(&format!("invalid arg 'x-stream-offset' of a consumer: {reason}"));
         if let Some(numbers) = self.streams.numbers(log) {
@@ -83,7 +88,7 @@ impl Broker {
         }
         let log = self.streams.log(log).ok_or_else(|| refused("the stream is gone"))?;
         let begin = || start(arguments, log, self.clock.wall_us());
-        let start = place.map_or_else(begin, |place| Ok(Start::Sequence(place))).map_err(invalid)?;
+        let start = offset.map_or_else(begin, |offset| Ok(Start::Sequence(offset))).map_err(invalid)?;
         log.reader(start).map(Cursor::Log).map_err(|error| refused(&error.to_string()))
     }
 }

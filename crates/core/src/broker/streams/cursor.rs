@@ -1,10 +1,10 @@
-//! The place of a reader in its stream: in the log, or a number where there is no history to read.
+//! The position of a reader in its stream: in the log, or a number where there is no history to read.
 
 use std::fmt;
 
 use crate::journal::{LogReader, Sequence};
 
-/// The place of a reader.
+/// The position of a reader.
 pub(crate) enum Cursor {
     /// In the log.
     Log(LogReader),

@@ -25,7 +25,7 @@ use crate::broker::queues::policy::Policy;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::streams::all_streams::Numbered;
 use crate::broker::streams::cursor::Cursor;
-use crate::broker::streams::places::Places;
+use crate::broker::streams::reader_offset::ReaderOffsets;
 use crate::broker::streams::skipping::Step;
 use crate::broker::streams::stream::{Stream, StreamReader};
 use crate::broker::streams::stream_record::StreamRecord;
@@ -56,7 +56,7 @@ impl Broker {
             woken,
             live: None,
             summarized,
-            places: Places::new(),
+            offsets: ReaderOffsets::new(),
         }));
         self.streams.add_queue(id);
         self.summarize(id);

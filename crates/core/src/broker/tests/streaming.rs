@@ -60,7 +60,7 @@ fn a_reader_begins_where_it_likes_and_sees_only_what_is_on_disk() {
     publish(&mut world, id, 1..6);
     assert_eq!((world.seen(first).len(), world.seen(id).len()), (0, 0), "nothing is on disk yet");
     world.commit();
-    assert_eq!(names(&world.seen(id)), ["basic.ack"; 4]);
+    assert_eq!(names(&world.seen(id)), ["basic.ack"]);
     let seen = world.seen(first);
     assert_eq!((bodies(&seen).join(" "), offsets(&seen)), ("1 2 3 4 5".to_owned(), vec![1, 2, 3, 4, 5]));
     for (offset, expected) in [
@@ -313,7 +313,7 @@ fn the_first_stream_survives_a_power_cut_with_what_was_confirmed() {
         world.confirm_select(id);
         publish(&mut world, id, 0..3);
         world.commit();
-        assert_eq!(names(&world.seen(id)), ["basic.ack"; 4]);
+        assert_eq!(names(&world.seen(id)), ["basic.ack"]);
         drop(world);
         disk.power_cut(&mut Dice::new(seed));
         let mut world = TestBroker::open(&disk, BrokerOptions::default()).expect("whole").0;
