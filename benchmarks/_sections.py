@@ -163,15 +163,20 @@ SECTIONS = [
         "shapes",
         "Queries of many shapes beside the simplest ways to match them",
         """
-What anybody would write first, on queries that have one thing in common each: evaluating every query, filing each
-query under one value that it demands and evaluating those of a message's values, and comparing a message with columns
-of bounds where all queries are ranges. The first ratio is the engine's time divided by that of the best of these. The
-special thing knows that no query has another shape: a grid for rectangles, buckets for windows, sorted bounds for
-thresholds, one hash, lists of the excluded, one RegexSet for 500 expressions, one automaton for LIKE. It gives its
-answers in any order, which is a plain copy for thresholds; the engine's ascend. The shape with the worst of its two
-ratios stands first. `TAMIS_SHAPES=full` makes 500,000 queries of each shape, `--count` other numbers, and `--seed`
-others. With few queries the engine's fixed cost of 0.03 to 0.2 µs decides: beside columns of bounds, ten windows of
-time take seven times as long, and beside one hash, twenty long IN lists five times.""",
+All queries of a row have one shape. The engine is compared with two kinds of baseline:
+
+- **Simple ways**, which work for many shapes: brute force; one hash access predicate, which evaluates only the
+  queries filed under a value of the message; and flat columns of bounds, where all queries are ranges. The first
+  ratio is the engine's time divided by that of the fastest simple way.
+- **The special thing** works for one shape only: a grid for rectangles, buckets for windows, sorted bounds for
+  thresholds, one hash for equalities, lists of the excluded for NOTs, one RegexSet for 500 expressions, one
+  automaton for LIKE. The second ratio compares with it. Its answers have no order, so that those of thresholds are
+  a plain copy; the engine's answers ascend.
+
+The shape whose worse ratio is the highest comes first. `TAMIS_SHAPES=full` makes 500,000 queries of each shape;
+`--count` and `--seed` choose other queries. With few queries the engine's fixed cost of 0.03 to 0.2 µs per message
+decides: ten windows of time take seven times as long as columns of bounds, and twenty long IN lists five times as
+long as one hash.""",
     ),
     Section(
         "boolean",

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tamis.config.deliveries import DeliveryConfig
 from tamis.config.owners import OwnerConfig
-from tamis.notify.channel import Channel, ChannelError, ChannelTimeoutError, DigestChannel, Sent
+from tamis.notify.channels.channel import Channel, ChannelError, ChannelTimeoutError, DigestChannel, Sent
 from tamis.notify.planner import Planner
 from tamis.store import DueDelivery, Outcome, Store
 from tamis.store.records import Which
@@ -78,8 +78,7 @@ class ChannelDispatcher:
     """Dispatches to the channel of one delivery.
 
     A channel that is down is not used for a while, and no notification loses a try by that. A notification that timed
-    out
-    is put aside, so that the others go first. It loses a try only if it times out again, and the channel worked in
+    out is put aside, so that the others go first. It loses a try only if it times out again, and the channel worked in
     between.
 
     Args:

@@ -35,23 +35,8 @@ impl Broker {
     pub(crate) fn consume(&mut self, channel: ChannelSlot, consume: &BasicConsume<'_>) -> Result<(), AmqpError> {
         consume.arguments.check().map_err(|error| error.at(BasicConsume::ID))?;
         let (queue, name) = self.named_queue(channel, consume.queue, Verb::Read)?;
-        let it = &self.clients[channel];
-        let has_tag = |consumer: &ConsumerSlot| self.clients[*consumer].name() == consume.consumer_tag.as_bytes();
-        if it.consumers.iter().any(has_tag) {
-            let reason = format!("attempt to reuse consumer tag '{}'", consume.consumer_tag);
-            return Err(error(ReplyCode::NotAllowed, &reason));
-        }
-        if it.consumers.len() >= self.options.consumers_max {
-            return Err(error(
-                ReplyCode::NotAllowed,
-                &format!("a channel has at most {} consumers", it.consumers.len()),
-            ));
-        }
+        self.check_consume(channel, queue, &name, consume)?;
         let of = &self.queues[queue];
-        if of.has_exclusive_consumer || (consume.exclusive && !of.consumers.is_empty()) {
-            let reason = format!("queue '{name}' in vhost '{}' in exclusive use", self.principal(channel).vhost);
-            return Err(error(ReplyCode::AccessRefused, &reason));
-        }
         let ConsumerArguments { priority, timeout_ms } =
             ConsumerArguments::parse(consume.arguments, of.stream.is_some())?;
         let timeout_ms = timeout_ms.or(of.policy.consumer_timeout_ms);
@@ -87,6 +72,34 @@ impl Broker {
             self.reply(channel, BasicConsumeOk { consumer_tag: &tag }.into())?;
         }
         self.wake(consumer);
+        Ok(())
+    }
+
+    /// Check that a channel may have another consumer, and that the queue may.
+    fn check_consume(
+        &self,
+        channel: ChannelSlot,
+        queue: QueueId,
+        name: &str,
+        consume: &BasicConsume<'_>,
+    ) -> Result<(), AmqpError> {
+        let it = &self.clients[channel];
+        let has_tag = |consumer: &ConsumerSlot| self.clients[*consumer].name() == consume.consumer_tag.as_bytes();
+        if it.consumers.iter().any(has_tag) {
+            let reason = format!("attempt to reuse consumer tag '{}'", consume.consumer_tag);
+            return Err(error(ReplyCode::NotAllowed, &reason));
+        }
+        if it.consumers.len() >= self.options.consumers_max {
+            return Err(error(
+                ReplyCode::NotAllowed,
+                &format!("a channel has at most {} consumers", it.consumers.len()),
+            ));
+        }
+        let of = &self.queues[queue];
+        if of.has_exclusive_consumer || (consume.exclusive && !of.consumers.is_empty()) {
+            let reason = format!("queue '{name}' in vhost '{}' in exclusive use", self.principal(channel).vhost);
+            return Err(error(ReplyCode::AccessRefused, &reason));
+        }
         Ok(())
     }
 

@@ -115,14 +115,7 @@ impl Broker {
             let reason = format!("consumer prefetch count is not set for stream '{}'", consume.queue);
             return Err(refused(&reason));
         }
-        check_query_arguments(consume.arguments)?;
-        self.check_stored_query(channel, consume.arguments)?;
-        let permissions = &mut self.permissions;
-        let filter = ConsumerFilter::parse(
-            consume.arguments,
-            &mut |key| permissions.stored_query(key),
-            self.topology.hierarchies(),
-        )?;
+        let filter = self.consumer_filter(channel, consume.arguments)?;
         let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let log = self.streams.log(log).ok_or_else(|| refused("the stream is gone"))?;
         let name = self.reader_name(queue, consume)?;
@@ -152,6 +145,18 @@ impl Broker {
             is_live: false,
             is_listed: false,
         })))
+    }
+
+    /// The query of a consumer; None where it has none.
+    fn consumer_filter(
+        &mut self,
+        channel: ChannelSlot,
+        arguments: RawTable<'_>,
+    ) -> Result<Option<ConsumerFilter>, AmqpError> {
+        check_query_arguments(arguments)?;
+        self.check_stored_query(channel, arguments)?;
+        let permissions = &mut self.permissions;
+        ConsumerFilter::parse(arguments, &mut |key| permissions.stored_query(key), self.topology.hierarchies())
     }
 
     /// Let a reader go on, if it can take messages.

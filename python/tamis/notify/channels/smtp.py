@@ -11,13 +11,13 @@ Source: RFC 5321, section 4.5.4 (retrying), RFC 3207 (STARTTLS)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 
 import aiosmtplib
 
 from tamis.config.deliveries import SmtpDelivery
-from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
-from tamis.notify.interruptible import InterruptibleLoop
+from tamis.notify.channels.channel import ChannelError, ChannelTimeoutError, Sent
+from tamis.notify.channels.interruptible import ServerChannel
 from tamis.notify.mail_writer import Mail, MailWriter, address_of
 from tamis.store import DueDelivery
 
@@ -28,7 +28,7 @@ Replies = dict[str, aiosmtplib.SMTPResponse]
 """Recipient -> why the server did not accept the message for them."""
 
 
-class SmtpChannel:
+class SmtpChannel(ServerChannel):
     """Sends through one connection from `open` to `close`, and connects again if the server hung up.
 
     Raises:
@@ -44,7 +44,6 @@ class SmtpChannel:
         self._sender = address_of(config.sender)
         self._password = config.password()
         self._tls = config.tls_context()
-        self._loop: InterruptibleLoop | None = None
         self._client: aiosmtplib.SMTP | None = None
 
     def open(self) -> None:
@@ -53,12 +52,7 @@ class SmtpChannel:
         Raises:
             ChannelError: there is no server, it does not offer the TLS that was asked for, or it refuses the login.
         """
-        self._loop = InterruptibleLoop()
-        try:
-            self._run(self._connect())
-        except ChannelError:
-            self.close()
-            raise
+        self._run_first(self._connect())
 
     def deliver(self, due: Sequence[DueDelivery]) -> Sent:
         """Send one e-mail for each.
@@ -93,21 +87,6 @@ class SmtpChannel:
         for reply in (await self._hand_over([address_of(recipient)], content)).values():
             raise ChannelError(f"{self._server}: {reply.code} {_flat(reply.message)}")
 
-    def interrupt(self) -> None:
-        """Give up the message under way, which may then arrive twice."""
-        if (loop := self._loop) is not None:
-            loop.interrupt()
-
-    def close(self) -> None:
-        """Say goodbye to the server if it still listens."""
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.close(self._disconnect())
-
-    def _run(self, work: Coroutine[None, None, object]) -> None:
-        assert self._loop is not None, "open comes first"  # noqa: S101 - for the type checker
-        self._loop.run(work)
-
     async def _connect(self) -> aiosmtplib.SMTP:
         if self._client is not None and self._client.is_connected:
             return self._client
@@ -138,13 +117,8 @@ class SmtpChannel:
     async def _send(self, group: Sequence[DueDelivery], sent: Sent) -> None:
         """Send one e-mail for all of `group`, which share its outcome."""
         first = group[0]
-        try:
-            mail = self._writer.write(group)
-        except Exception as error:  # noqa: BLE001 - one message must not stop the others
-            sent.failures.update((it.delivery_id, f"cannot be rendered as an e-mail: {error}") for it in group)
-            return
-        sent.notes.update(mail.notes)
-        if not mail.recipients:
+        mail = self._writer.mail_to_send(group, sent)
+        if mail is None:
             return
         addresses = dict.fromkeys(map(address_of, mail.recipients))
         waiting = [recipient for recipient in addresses if recipient not in first.recipients]
