@@ -339,6 +339,15 @@ tests one binding after the other. RabbitMQ and LavinMQ evaluate headers binding
         ],
     ),
     Section(
+        "streams",
+        "Streams and services",
+        """
+CPU time of the broker's process under load over AMQP from another core, and wall times. A stream without history
+delivers from memory at once; one with history when the message is on disk. The other client sends itself a message
+every 2 ms; where it may, its thread has the highest usual priority, ahead of the load beside it.""",
+        [],
+    ),
+    Section(
         "broker",
         "The broker",
         """
@@ -560,6 +569,8 @@ _MANY = 500_000
 _BROKER = {"broker": "tamis"}
 _TRANSIENT = {**_BROKER, "work": "transient, 256 B"}
 _PERSISTENT = {**_BROKER, "work": "persistent, confirmed, 256 B"}
+_STREAM = {"what": "stream with history on disk"}
+_NO_HISTORY = {"what": "stream without history"}
 _TOPICS = {**_BROKER, "work": "100,000 bindings, topic"}
 _HEADERS = {**_BROKER, "work": "10,000 bindings, headers"}
 
@@ -702,6 +713,23 @@ GOALS = [
     Goal("one publish to 100 queues", "broker", "fan_out", "us", 40, "µs", {**_BROKER, "queues": "100"}, decimals=1),
     Goal(
         "one publish to 1,000 queues", "broker", "fan_out", "us", 400, "µs", {**_BROKER, "queues": "1,000"}, decimals=0
+    ),
+    Goal("live stream with history, a million of 256 B", "streams", "throughput", "cpu_s", 1, "s", _STREAM),
+    Goal("live stream without history", "streams", "throughput", "cpu_s", 0.5, "s", _NO_HISTORY),
+    Goal(
+        "requests to a service, confirmed",
+        "streams",
+        "services",
+        "rate",
+        100_000,
+        "requests/s",
+        {"credit": 1_000},
+        is_least=True,
+        decimals=0,
+    ),
+    Goal("a dead worker's request with the next one, longest", "streams", "handover", "longest", 10, "ms"),
+    Goal(
+        "300 readers catch up: another client's p99 beside quiet", "streams", "catching_up", "times_quiet", 1.2, "times"
     ),
     Goal("start to accept", "broker", "start", "seconds", 0.25, "s", decimals=3),
     Goal("connections held", "broker", "idle", "connections", 20_000, "", _BROKER, is_least=True, decimals=0),

@@ -7,7 +7,7 @@ use crate::amqp::Method;
 use crate::amqp::properties::put_content;
 
 use crate::broker::connections::channel::Channel;
-use crate::broker::connections::connection::Connection;
+use crate::broker::connections::connection::{Connection, ConnectionState};
 use crate::broker::connections::delivery_frames::{NO_ROUTE, RETURN, put_delivery, put_method};
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::consumers::credit::Credit;
@@ -232,13 +232,24 @@ impl Clients {
     /// Whether a message may be delivered to this consumer now.
     #[inline]
     pub fn can_take(&self, slot: ConsumerSlot) -> bool {
+        self.has_credit(slot) && self.connections[self.consumers[slot].connection].takes_deliveries()
+    }
+
+    /// Whether a message that is kept nowhere may wait in the output of this consumer's connection.
+    pub fn can_buffer(&self, slot: ConsumerSlot, output_bytes_max: usize) -> bool {
+        let connection = &self.connections[self.consumers[slot].connection];
+        let has_room = connection.state == ConnectionState::Open && connection.out.len() < output_bytes_max;
+        has_room && self.has_credit(slot)
+    }
+
+    #[inline]
+    fn has_credit(&self, slot: ConsumerSlot) -> bool {
         let consumer = &self.consumers[slot];
         let channel = &self.channels[consumer.channel];
         (consumer.no_ack || (consumer.credit.is_left() && channel.credit.is_left()))
             && channel.is_flowing
             // A consumer whose basic.consume is not answered yet gets nothing before the answer.
             && channel.held.is_empty()
-            && self.connections[consumer.connection].takes_deliveries()
     }
 
     /// Whether a consumer's channel has nothing that it has not acknowledged.

@@ -196,6 +196,13 @@ impl Broker {
         is_matched
     }
 
+    /// Whether a message of a stream without history may wait for the reader's socket: it comes now, or never.
+    fn can_buffer(&self, slot: ConsumerSlot) -> bool {
+        let queue = &self.queues[self.clients[slot].queue];
+        let is_kept = queue.stream.as_ref().is_none_or(|stream| self.streams.numbers(stream.log).is_none());
+        !is_kept && self.clients.can_buffer(slot, self.output_bytes_max())
+    }
+
     /// Deliver a record to a live reader that asks for it. Returns whether it has fallen back, because it cannot take it.
     fn deliver_to_live(
         &mut self,
@@ -204,7 +211,7 @@ impl Broker {
         record: &StreamRecord<'_>,
         parts: &Parts<'_>,
     ) -> bool {
-        let can_take = self.can_take(slot);
+        let can_take = self.can_take(slot) || self.can_buffer(slot);
         let reader = self.clients[slot].reader.as_mut();
         let Some(reader) = reader.filter(|reader| reader.is_live && reader.cursor.position() <= sequence) else {
             return false;

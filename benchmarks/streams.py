@@ -1,0 +1,349 @@
+"""Measures streams and services over AMQP, beside classic queues in the same run.
+
+    python benchmarks/streams.py [--messages N] [--runs N] [--quick]
+
+The broker is pinned to one core and the load, from this script's own sockets, to another. Replay by query and the cost
+of many live readers are measured without sockets, by `benches/benches/replay.rs` and `benches/benches/data_plane.rs`.
+Everything listens on 127.0.0.1 and ends with this script."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import selectors
+import socket
+import statistics
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from _amqp_load import READ_BYTES, Flow, FrameCounter, LoadConnection, cpu_s, publish_bytes
+from _results import Results
+from broker import Server, median_of, on_core, servers
+from pamqp import commands, frame
+
+BODY = b"x" * 256
+STREAM = {"x-queue-type": "stream"}
+NO_HISTORY = {**STREAM, "x-max-length-bytes": 0}
+WINDOW = 1_000
+"""Messages on their way."""
+READERS = 300
+"""Readers that catch up at once."""
+BEHIND = 200_000
+"""Messages that they have to read."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of queue that a message goes through."""
+
+    name: str
+    durable: bool = True
+    arguments: dict[str, Any] = field(default_factory=dict)
+    properties: dict[str, Any] = field(default_factory=dict)
+
+
+KINDS = [
+    Kind("classic queue, transient", durable=False),
+    Kind("classic queue, persistent", properties={"delivery_mode": 2}),
+    Kind("stream without history", arguments=NO_HISTORY),
+    Kind("stream with history on disk", arguments=STREAM),
+]
+
+
+def open_pair(server: Server, kind: Kind, stack: ExitStack) -> tuple[LoadConnection, LoadConnection, str]:
+    """Return a publisher, and a consumer of a new queue of this kind, with the queue's name."""
+    publisher, consumer = (stack.enter_context(closing(LoadConnection(server.port))) for _ in range(2))
+    queue = f"{kind.name}-{time.monotonic_ns()}"
+    declare = commands.Queue.Declare(queue=queue, durable=kind.durable, arguments=kind.arguments)
+    consumer.call(declare, "Queue.DeclareOk")
+    stack.callback(lambda: LoadConnection(server.port).call(commands.Queue.Delete(queue=queue), "Queue.DeleteOk"))
+    consumer.call(commands.Basic.Consume(queue=queue, no_ack=True), "Basic.ConsumeOk")
+    return publisher, consumer, queue
+
+
+def throughput(results: Results, server: Server, count: int, runs: int) -> None:
+    """Measure one publisher and one reader that keeps up."""
+
+    def once(kind: Kind) -> dict[str, float]:
+        with ExitStack() as stack:
+            publisher, consumer, queue = open_pair(server, kind, stack)
+            message = publish_bytes("", queue, BODY, **kind.properties)
+            # A reader of a stream without history misses what it has no room for.
+            flow = Flow([(publisher, [message])], [consumer], window=WINDOW)
+            flow.run(count // 10)
+            before = cpu_s(server.pid)
+            seconds = flow.run(count)
+            return {"cpu_s": (cpu_s(server.pid) - before) * 1e6 / count, "rate": count / seconds}
+
+    records = [{"what": kind.name, **median_of(runs, lambda kind=kind: once(kind))} for kind in KINDS]
+    columns = [
+        ("what", "1 publisher, 1 reader", 0),
+        ("cpu_s", "CPU s per million", 2),
+        ("rate", "messages/s", 0),
+    ]
+    results.table("throughput", f"{count:,} messages of 256 B; medians of {runs} runs", columns, records)
+
+
+def latency(results: Results, server: Server, count: int, runs: int) -> None:
+    """Measure the time from a publish to its delivery, one message at a time."""
+    records = []
+    for kind in KINDS:
+
+        def once(kind: Kind = kind) -> dict[str, float]:
+            with ExitStack() as stack:
+                publisher, consumer, queue = open_pair(server, kind, stack)
+                message, counter = publish_bytes("", queue, BODY, **kind.properties), FrameCounter()
+                times = [round_trip(publisher, consumer, message, counter) for _ in range(count)]
+            times.sort()
+            return {"p50": times[count // 2] * 1e6, "p99": times[count * 99 // 100] * 1e6}
+
+        records.append({"what": kind.name, **median_of(runs, once)})
+    columns = [("what", "256 B, one at a time", 0), ("p50", "p50 µs", 0), ("p99", "p99 µs", 0)]
+    results.table("latency", f"Wall time from publish to delivery; medians of {runs} runs", columns, records)
+
+
+def round_trip(
+    publisher: LoadConnection, consumer: LoadConnection, message: bytes, counter: FrameCounter, limit_s: float = 30.0
+) -> float:
+    """Publish a message and wait for its delivery; return the seconds that it took."""
+    consumer.socket.settimeout(limit_s)
+    target, began = counter.delivered + 1, time.perf_counter()
+    publisher.socket.sendall(message)
+    while counter.delivered < target:
+        if not (data := consumer.socket.recv(READ_BYTES)):
+            raise RuntimeError("the broker hung up")
+        counter.feed(data)
+    return time.perf_counter() - began
+
+
+def drain(port: int, query: str | None, seconds: float, ready: Any) -> None:
+    """Read a stream from its first message with many readers, and drop what comes."""
+    arguments: dict[str, Any] = {"x-stream-offset": "first"} | ({} if query is None else {"x-query": query})
+    selector, got = selectors.DefaultSelector(), 0
+    readers = [LoadConnection(port) for _ in range(READERS)]
+    ready.wait()
+    for reader in readers:
+        reader.socket.sendall(frame.marshal(commands.Basic.Consume(queue="long", no_ack=True, arguments=arguments), 1))
+        reader.socket.setblocking(False)
+        selector.register(reader.socket, selectors.EVENT_READ)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for key, _ in selector.select(0.1):
+            opened = key.fileobj
+            assert isinstance(opened, socket.socket)
+            got += len(opened.recv(READ_BYTES))
+    print(f"{READERS} readers took {got / 1e6:,.0f} MB in {seconds:.0f} s", flush=True)
+
+
+class Bystander(threading.Thread):
+    """Sends itself a message every 2 ms through a queue of its own, and notes how long each takes."""
+
+    def __init__(self, server: Server, stack: ExitStack) -> None:
+        super().__init__(daemon=True)
+        self._publisher, self._consumer, self._queue = open_pair(server, KINDS[0], stack)
+        self._stopping = threading.Event()
+        self.times: list[float] = []
+
+    def run(self) -> None:
+        """Send and wait until it is stopped."""
+        if os.geteuid() == 0:  # it measures the broker, not the load beside it
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -20)
+        message, counter = publish_bytes("", self._queue, b"x"), FrameCounter()
+        while not self._stopping.wait(0.002):
+            self.times.append(round_trip(self._publisher, self._consumer, message, counter))
+
+    def during(self, work: Callable[[], None]) -> dict[str, float]:
+        """Return the percentiles of the times while `work` runs, in ms."""
+        start = len(self.times)
+        work()
+        times = sorted(self.times[start:])
+        return {
+            "p50": 1e3 * times[len(times) // 2],
+            "p99": 1e3 * times[len(times) * 99 // 100],
+            "longest": 1e3 * times[-1],
+        }
+
+    def stop(self) -> None:
+        """Let it end."""
+        self._stopping.set()
+        self.join(30)
+
+
+def catching_up(results: Results, server: Server, data: Path, seconds: float) -> None:
+    """Measure another client while many readers read a long stream."""
+    with closing(LoadConnection(server.port)) as publisher:
+        publisher.call(commands.Queue.Declare(queue="long", durable=True, arguments=STREAM), "Queue.DeclareOk")
+        publisher.call(commands.Confirm.Select(), "Confirm.SelectOk")
+        Flow([(publisher, [publish_bytes("", "long", BODY, headers={"price": 7})])], [], confirms=True).run(BEHIND)
+    spawn = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        bystander = Bystander(server, stack)
+        bystander.start()
+        records = [{"what": "nobody reads", **bystander.during(lambda: time.sleep(seconds))}]
+        for what, query in (
+            ("all messages", None),
+            ("by a query that no message satisfies", "price + 0 > 1000"),
+        ):
+            ready = spawn.Event()
+            load = spawn.Process(target=drain, args=(server.port, query, seconds, ready))
+            load.start()
+            time.sleep(2)
+
+            def work(ready: Any = ready, load: Any = load) -> None:
+                ready.set()
+                load.join()
+
+            records.append({"what": f"{READERS} readers: {what}", **bystander.during(work)})
+        bystander.stop()
+    for record in records[1:]:
+        record["times_quiet"] = record["p99"] / records[0]["p99"]
+    columns = [
+        ("what", f"{BEHIND:,} messages of 256 B", 0),
+        ("p50", "p50 ms", 2),
+        ("p99", "p99 ms", 2),
+        ("longest", "longest ms", 1),
+        ("times_quiet", "p99 / quiet", 2),
+    ]
+    stall = about(data)
+    notes = [f"The longest stall of the broker's loop, of all of this: {stall['stall_s_max'] * 1e3:.1f} ms."]
+    title = f"Round trips of another client while readers catch up for {seconds:.0f} s"
+    results.table("catching_up", title, columns, records, notes)
+
+
+def about(data: Path) -> dict[str, Any]:
+    """Return what the broker says of itself over its control socket."""
+    with socket.socket(socket.AF_UNIX) as control:
+        control.connect(str(data / "control.sock"))
+        control.sendall(b'{"op": "about"}\n')
+        with control.makefile() as answers:
+            return dict(json.loads(answers.readline())["result"])
+
+
+class Worker:
+    """A worker of a service, which acknowledges whatever it gets."""
+
+    def __init__(self, server: Server, service: str, credit: int) -> None:
+        self.connection = LoadConnection(server.port)
+        self.connection.call(commands.Basic.Qos(prefetch_count=credit), "Basic.QosOk")
+        self.connection.call(commands.Basic.Consume(queue=f"amq.service.{service}"), "Basic.ConsumeOk")
+        self.counter = FrameCounter()
+
+    def take(self) -> None:
+        """Take what has come, and acknowledge all of it."""
+        before = self.counter.delivered
+        self.counter.feed(self.connection.socket.recv(READ_BYTES))
+        if self.counter.delivered > before:
+            ack = commands.Basic.Ack(delivery_tag=self.counter.delivered, multiple=True)
+            self.connection.socket.sendall(frame.marshal(ack, 1))
+
+
+def services(results: Results, server: Server, count: int, runs: int) -> None:
+    """Measure confirmed requests, each taken and acknowledged by a worker."""
+
+    def once(credit: int, count: int) -> dict[str, float]:
+        service = f"s{time.monotonic_ns()}"
+        worker = Worker(server, service, credit)
+        with closing(LoadConnection(server.port)) as requester, closing(worker.connection):
+            requester.call(commands.Confirm.Select(), "Confirm.SelectOk")
+            before, began = cpu_s(server.pid), time.monotonic()
+            request(requester, publish_bytes("service", service, BODY), worker, count)
+            seconds = time.monotonic() - began
+        return {"rate": count / seconds, "cpu_us": (cpu_s(server.pid) - before) * 1e6 / count}
+
+    records = [
+        {"credit": credit, **median_of(runs, lambda c=credit, n=amount: once(c, n))}
+        for credit, amount in ((1, count // 20), (100, count), (1_000, count))
+    ]
+    columns = [
+        ("credit", "requests at a time", 0),
+        ("rate", "requests/s", 0),
+        ("cpu_us", "CPU µs per request", 2),
+    ]
+    title = f"Requests of 256 B from one client, stored, confirmed, taken and acknowledged; medians of {runs} runs"
+    results.table("services", title, columns, records)
+
+
+def request(requester: LoadConnection, message: bytes, worker: Worker, count: int, window: int = 5_000) -> None:
+    """Send requests until all are confirmed and taken, with at most `window` unfinished."""
+    confirms, chunk = FrameCounter(), 64
+    sent, pending = 0, memoryview(b"")
+    selector = selectors.DefaultSelector()
+    for opened in (requester.socket, worker.connection.socket):
+        selector.register(opened, selectors.EVENT_READ)
+    requester.socket.setblocking(False)
+    try:
+        while confirms.confirmed < count or worker.counter.delivered < count:
+            if not pending and sent < count and sent - min(confirms.confirmed, worker.counter.delivered) < window:
+                amount = min(chunk, count - sent)
+                pending, sent = memoryview(message * amount), sent + amount
+            if pending:
+                with suppress(BlockingIOError):
+                    pending = pending[requester.socket.send(pending) :]
+            for key, _ in selector.select(0 if pending or sent < count else 0.01):
+                if key.fileobj is requester.socket:
+                    confirms.feed(requester.socket.recv(READ_BYTES))
+                else:
+                    worker.take()
+    finally:
+        requester.socket.setblocking(True)
+
+
+def handover(results: Results, server: Server, times: int) -> None:
+    """Measure the time from the death of a worker to its request with the next one."""
+    found = []
+    for number in range(times):
+        service = f"h{number}"
+        first = Worker(server, service, 1)
+        second = None
+        with closing(LoadConnection(server.port)) as requester:
+            requester.socket.sendall(publish_bytes("service", service, BODY))
+            first.connection.socket.settimeout(30)
+            while first.counter.delivered == 0:
+                first.counter.feed(first.connection.socket.recv(READ_BYTES))  # and does not acknowledge
+            second = Worker(server, service, 1)
+            linger = struct.pack("ii", 1, 0)  # a process that dies resets its connection
+            first.connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            second.connection.socket.settimeout(30)
+            began = time.perf_counter()
+            first.connection.close()
+            while second.counter.delivered == 0:
+                second.counter.feed(second.connection.socket.recv(READ_BYTES))
+            found.append((time.perf_counter() - began) * 1e3)
+        second.connection.close()
+    found.sort()
+    record = {"what": f"{times} workers", "p50": statistics.median(found), "longest": found[-1]}
+    columns = [("what", "die with a request", 0), ("p50", "p50 ms", 2), ("longest", "longest ms", 2)]
+    results.table("handover", "A dead worker's request is with the next one", columns, [record])
+
+
+def main() -> None:
+    """Measure, print, and write the figures for the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything, once")
+    arguments = parser.parse_args()
+    count, runs = (arguments.messages // 10, 1) if arguments.quick else (arguments.messages, arguments.runs)
+    results = Results("streams", f"--messages {count} --runs {runs}")
+    with tempfile.TemporaryDirectory() as name, servers(Path(name)) as up:
+        on_core(1)()
+        server = up[0]
+        throughput(results, server, count, runs)
+        latency(results, server, count // 200, runs)
+        services(results, server, count, runs)
+        handover(results, server, 20 if arguments.quick else 100)
+        catching_up(results, server, Path(name) / "tamis", 3 if arguments.quick else 10)
+    results.write()
+
+
+if __name__ == "__main__":
+    main()
