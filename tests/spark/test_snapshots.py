@@ -38,7 +38,7 @@ def test_a_revision_is_made_once(tmp_path: Path) -> None:
     snapshots = Snapshots(source, tmp_path / "work")
     for _ in range(3):
         with snapshots.at(7) as snapshot:
-            assert Engine.open(snapshot.path).match({"x": 8}) == ["q"]
+            assert Engine.open(snapshot.path).match({"x": 8}) == [("q", 7)]
             assert [record.version for record in snapshot.records_of([0])] == [7]
     assert source.asked == [7]
 
@@ -61,7 +61,7 @@ def test_files_of_an_earlier_run_are_not_trusted(tmp_path: Path) -> None:
     old = tmp_path / "queries-3.tamis"
     old.write_bytes(b"of another store")
     with Snapshots(Revisions(), tmp_path).at(3) as snapshot:
-        assert Engine.open(snapshot.path).match({"x": 4}) == ["q"]
+        assert Engine.open(snapshot.path).match({"x": 4}) == [("q", 3)]
 
 
 def test_a_revision_that_cannot_be_made_is_tried_again(tmp_path: Path) -> None:

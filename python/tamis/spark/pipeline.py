@@ -32,10 +32,13 @@ from tamis.spark.lease import HeldLease, held_lease
 from tamis.spark.matching.shipping import ship
 from tamis.spark.progress import Progress, RunSummary, Tally
 from tamis.spark.sessions import close_session, session
+from tamis.spark.sinks.driver import DriverSink
+from tamis.spark.sinks.sink import Batch, Sink
 from tamis.spark.snapshots import Snapshots
 from tamis.spark.streams import PollTimes, Stream
 from tamis.store import Store
 from tamis.store.records import Poll
+from tamis.store_place import ServerUrl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -182,6 +185,7 @@ class _Run:
     def __init__(self, config: PipelineConfig, store: Store, spark: SparkSession, once: bool) -> None:
         self._config, self._store, self._once = config, store, once
         self._tally = Tally()
+        self._sink = sink_of(store)
         self._snapshots = Snapshots(store, config.pipeline.work, functools.partial(ship, spark))
         links = Links(it.url, it.secret()) if (it := config.unsubscribe) else None
         engine = NotificationEngine(
@@ -274,9 +278,8 @@ class _Run:
     def _process(self, adapter: str, checkpoint_id: str, frame: DataFrame, batch_id: int) -> None:
         stream = f"{self._config.pipeline.name}/{adapter}@{checkpoint_id}"
         try:
-            report = process_batch(
-                self._store, self._snapshots, stream, adapter, self._config.default_deliveries, frame, batch_id
-            )
+            batch = Batch(stream, batch_id, adapter, self._config.default_deliveries)
+            report = process_batch(self._store, self._snapshots, self._sink, batch, frame)
             if report is None:
                 return
             self._store.report_adapter(adapter, "running", read_count=report.read, dead_count=report.dead)
@@ -285,6 +288,15 @@ class _Run:
             raise
         self._tally.add_batch(report)
         self._deliveries.wake()
+
+
+def sink_of(store: Store) -> Sink:
+    """The sink that writes to `store`."""
+    if isinstance(store.path, ServerUrl):
+        from tamis.spark.sinks.postgres import PostgresSink  # needs psycopg, which is an extra
+
+        return PostgresSink(store)
+    return DriverSink(store)
 
 
 def next_poll(at: datetime, interval_ms: int | None, now: datetime) -> datetime | None:

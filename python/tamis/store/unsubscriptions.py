@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sqlalchemy import delete, select
-from sqlalchemy.dialects import sqlite
 
 from tamis.store.database import Database
+from tamis.store.dialect import insert_new
 from tamis.store.models import unsubscriptions
 from tamis.store.records import Unsubscription
 
@@ -21,7 +21,7 @@ class Unsubscriptions(Database):
         """Record that `address` wants no more e-mails of a query; with an empty key, of any."""
         row = {"address": address.lower(), "query_key": query_key, "created_at": datetime.now(UTC)}
         with self._write() as connection:
-            connection.execute(sqlite.insert(unsubscriptions).on_conflict_do_nothing(), row)
+            connection.execute(insert_new(connection, unsubscriptions), row)
 
     def resubscribe(self, address: str, query_key: str | None = None) -> int:
         """Forget what `unsubscribe` recorded: of one key, or all of the address; return how many there were."""
