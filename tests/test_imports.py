@@ -28,6 +28,7 @@ HEAVY = {
     "pandas": {"spark"},
     "sqlalchemy": {"store"},
     "alembic": {"store"},
+    "psycopg": {"store", "spark"},
     "typer": {"cli", "__main__"},
     "rich": {"cli", "demo"},
     "selectolax": {"adapters"},

@@ -131,7 +131,8 @@ def test_a_snapshot_names_registered_predicates(tmp_path: Path, monkeypatch: pyt
         snapshots = Snapshots(store, tmp_path / "work")
         for key in ("even", "another"):
             with snapshots.at(store.revision()) as snapshot:
-                keys = match_rows(str(snapshot.path), ["n"], [pa.array([2, 4])]).to_pylist()
+                found = match_rows(str(snapshot.path), ["n"], [pa.array([2, 4])], ids=True).to_pylist()
+                keys = [[record.key for record in snapshot.records_of(ids)] for ids in found]
                 assert keys == [[], ["even"]], f"the first snapshot, or one made from it with {key}"
             store.add_query(QuerySpec("other", "n > 100"))
 

@@ -22,10 +22,13 @@ from tamis.store.models import UtcDateTime, batches, dead_letters, deliveries, m
 from tamis.store.records import BatchCounts, BatchResult, DeadLetter, MessageRow, Notification
 from tamis.store.retention import without_pruned
 from tamis.store.revisions import revision_now
-from tamis.store_place import Place
+from tamis.store_place import Place, ServerUrl
 
 PIECE_ROWS = 2_000
 """Maximum number of notifications, or of deliveries' notifications, that one transaction writes."""
+
+SERVER_PIECE_ROWS = 20_000
+"""The same for deliveries in a store on a server, where readers do not wait for it."""
 
 PIECE_CHARACTERS = 4_000_000
 """Number of characters of messages after which a piece ends."""
@@ -163,7 +166,8 @@ class Batches(Database):
             if row is None:
                 return False
             first = and_(_o.stream == row.stream, _o.batch_id == row.batch_id, _o.seq > row.fanned_out_seq)
-            piece = select(_o.seq).where(first).order_by(_o.seq).limit(PIECE_ROWS).subquery()
+            piece_rows = SERVER_PIECE_ROWS if isinstance(self.path, ServerUrl) else PIECE_ROWS
+            piece = select(_o.seq).where(first).order_by(_o.seq).limit(piece_rows).subquery()
             last = connection.execute(select(func.max(piece.c.seq))).scalar_one()
             if last is not None:
                 _insert_deliveries(connection, and_(first, _o.seq <= last), row.default_deliveries or [])

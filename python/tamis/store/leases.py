@@ -6,7 +6,7 @@ import os
 import socket
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -35,7 +35,7 @@ class Leases(Database):
 
         The server releases it however this process ends. If the connection is lost, the lease decides.
         """
-        from tamis.store.postgres import PIPELINE_LOCK, try_lock
+        from tamis.store.postgres import PIPELINE_LOCK, try_lock, unlock
 
         with self._explained():
             connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -43,7 +43,11 @@ class Leases(Database):
         with connection:
             with self._explained():
                 is_alone = try_lock(connection, PIPELINE_LOCK)
-            yield is_alone
+            try:
+                yield is_alone
+            finally:
+                with suppress(StoreError), self._explained():  # a server that is gone has released it
+                    unlock(connection, PIPELINE_LOCK)
 
     def take_lease(self, config: Path, now: datetime | None = None) -> Lease:
         """Take the lease for this process; whoever had it on this machine must have ended.

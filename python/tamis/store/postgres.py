@@ -22,10 +22,12 @@ WAIT_S = 30.0
 """Maximum time that a writer waits for another one, and anybody for a server that is gone."""
 
 _CONNECT_TIMEOUT_S = 10
+_NOTICE_S = 2.0
 _WAIT_FIRST_S, _WAIT_LAST_S = 0.1, 3.0  # between two tries to reach a server
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('tamis ' || current_schema(), %s))"
 _TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('tamis ' || current_schema(), %s))"
+_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('tamis ' || current_schema(), %s))"
 STORE_LOCK, ROWS_LOCK, PIPELINE_LOCK = 0, 1, 2
 """The locks of a store: of its writers, of those who write or delete notifications, and of the pipeline."""
 
@@ -113,8 +115,20 @@ def take_lock(connection: Connection, lock: int) -> None:
 
 
 def try_lock(connection: Connection, lock: int) -> bool:
-    """Take one of the store's locks until the end of the session; return false if another session has it."""
-    return bool(connection.exec_driver_sql(_TRY_LOCK, (lock,)).scalar_one())
+    """Take one of the store's locks until the end of the session; return false if another session keeps it.
+
+    The server needs a moment to notice that a process was killed."""
+    until = time.monotonic() + _NOTICE_S
+    while not connection.exec_driver_sql(_TRY_LOCK, (lock,)).scalar_one():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_WAIT_FIRST_S)
+    return True
+
+
+def unlock(connection: Connection, lock: int) -> None:
+    """Give back a lock that `try_lock` took, if it did."""
+    connection.exec_driver_sql(_UNLOCK, (lock,))
 
 
 def explain(url: str, error: BaseException | None) -> str:
