@@ -38,7 +38,7 @@ HEAVY = {
     "uvloop": {"broker"},
     "structlog": {"broker"},
     "pika": {"cli", "adapters"},
-    "aio_pika": {"client", "notify"},
+    "aio_pika": {"client", "notify", "spark"},
     "starlette": {"web", "adapters", "notify"},
     "uvicorn": {"web", "adapters"},
     "jinja2": {"config"},

@@ -124,7 +124,7 @@ fn messages(random: &mut SplitMix64) -> Vec<Properties> {
 
 fn message(random: &mut SplitMix64) -> Properties {
     let region = ["EU", "US", "ASIA"][random.below(3)];
-    let mut properties = Properties::new();
+    let mut properties = Properties::default();
     properties.insert("symbol".into(), Value::Text(format!("S{}", random.below(SYMBOLS)).into()));
     properties.insert("price".into(), Value::Int(random.below(1_000) as i64));
     properties.insert("volume".into(), Value::Int(random.below(10_000) as i64));

@@ -120,8 +120,10 @@ fn subscriptions(level: usize, count: usize, percent: usize) -> Vec<Arc<Query>> 
 
 /// Microseconds per message of the engine, and of one query after the other.
 fn newsgroup_times(queries: &[Arc<Query>], bodies: &[String], messages: usize, matching: usize) -> (f64, f64) {
-    let properties: Properties =
-        [("author", SENDER), ("subject", SUBJECT)].map(|(name, value)| (name.into(), Value::Text(value.into()))).into();
+    let properties: Properties = [("author", SENDER), ("subject", SUBJECT)]
+        .map(|(name, value)| (name.into(), Value::Text(value.into())))
+        .into_iter()
+        .collect();
     let engine = engine_of(queries);
     let (mut scratch, mut found) = (Scratch::new(), Vec::new());
     let mut one = |number: usize| {
@@ -243,7 +245,7 @@ fn criterion(values: usize, random: &mut SplitMix64) -> Expr {
 }
 
 fn fields_message(values: usize, random: &mut SplitMix64) -> Properties {
-    let mut message = Properties::new();
+    let mut message = Properties::default();
     while message.len() < FIELDS_PER_MESSAGE {
         let value = Value::Text(field_value(random.below(values)).into());
         message.insert(field_name(random.below(FIELDS)).into(), value);

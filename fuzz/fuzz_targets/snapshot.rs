@@ -88,7 +88,7 @@ fn seal(bytes: &mut [u8]) {
 
 /// Match, read every key and query, change, and match again; the first error ends it.
 fn use_all_of(engine: &Engine) -> Result<(), EngineError> {
-    let mut properties = Properties::new();
+    let mut properties = Properties::default();
     for (name, value) in [("symbol", "A"), ("author", "James"), ("subject", "xyz"), ("region", "FR")] {
         properties.insert(name.into(), Value::Text(value.into()));
     }

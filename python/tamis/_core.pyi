@@ -710,6 +710,13 @@ class Broker:
     def close(self, connection: int, reason: str, now_us: int) -> None:
         """Close one connection with 320."""
 
+    def forget_reader(self, vhost: str, stream: str, reader: str) -> bool:
+        """Forget the place of a named reader of a stream; return whether there was one.
+
+        Raises:
+            ValueError: a consumer reads under that name.
+        """
+
     def forget_permissions(self, user: str | None = None) -> None:
         """Forget the cached permissions of `user`, or of all users."""
 

@@ -63,6 +63,18 @@ def test_a_message_comes_with_its_sender_and_its_parts(broker: RunningBroker) ->
     run(work)
 
 
+def test_a_number_in_a_header_keeps_all_its_digits(broker: RunningBroker) -> None:
+    headers = {"price": 0.1, "more": [1e300, {"deep": -2.5}]}
+
+    async def work() -> None:
+        async with await tamis.client.connect(url(broker), identity="c1.ann") as ann:
+            await ann.mailbox("c1.ann").send(b"", headers)
+            (message,) = await take(ann.mailbox().messages(), 1)
+            assert {name: message.headers[name] for name in headers} == headers
+
+    run(work)
+
+
 def test_a_request_has_one_reply_or_several_or_none_in_time(broker: RunningBroker) -> None:
     async def serve(worker: Client) -> None:
         async for request in worker.service("c2").offer():
@@ -96,6 +108,21 @@ def test_a_stream_is_read_from_anywhere_with_a_query(broker: RunningBroker) -> N
             assert [(message.number, message.body) for message in found] == [(8, b"7"), (9, b"8"), (10, b"9")]
             with pytest.raises(ClientError, match="position 7: expected a number"):
                 await take(stream.subscribe("price >> 3"), 1)
+
+    run(work)
+
+
+def test_a_named_reader_goes_on_where_the_last_one_was(broker: RunningBroker) -> None:
+    async def work() -> None:
+        async with await tamis.client.connect(url(broker)) as client:
+            stream = client.stream("c8")
+            for number in range(1, 7):
+                await stream.publish(str(number).encode())
+            first = await take(stream.subscribe(start="first", name="audit"), 3)
+            assert [message.number for message in first] == [1, 2, 3]
+        async with await tamis.client.connect(url(broker)) as client:
+            again = await take(client.stream("c8").subscribe(start="next", name="audit"), 3)
+            assert [message.number for message in again] == [4, 5, 6]
 
     run(work)
 

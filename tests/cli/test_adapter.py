@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tamis.query import QuerySpec
 from tamis.store import Store
 from tests.cli.conftest import Tamis
 
@@ -72,6 +73,31 @@ def test_an_adapter_is_shown_with_its_errors(tamis: Tamis, pipeline: Path) -> No
     (pipeline / "inbox.mbox").unlink()
     assert "behind:     " in tamis("adapter", "show", "inbox").stdout
     assert "no [[adapter]] is named 'inbix'" in tamis("adapter", "show", "inbix").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["nobody"], "no [[adapter]] is named 'nobody'"),
+        (["inbox", "--since", "yesterday"], "--since: expected a date or a time as 2026-11-01, not 'yesterday'"),
+        (["inbox", "--query", "nobody"], "no active query has the key 'nobody'"),
+    ],
+)
+@pytest.mark.usefixtures("pipeline")
+def test_a_backfill_that_cannot_be_is_refused_before_spark_starts(
+    tamis: Tamis, arguments: list[str], expected: str
+) -> None:
+    done = tamis("adapter", "backfill", *arguments)
+    assert (done.returncode, expected in done.stderr) == (2, True)
+
+
+@pytest.mark.spark
+def test_a_backfill_says_what_it_did(tamis_process: Tamis, pipeline: Path) -> None:
+    with Store.open(pipeline / "tamis.sqlite") as store:
+        store.add_query(QuerySpec("hello", "subject = 'hello'"))
+    done = tamis_process("adapter", "backfill", "inbox", "--since", "2000-01-01", "--json")
+    assert json.loads(done.stdout) == {"read": 1, "older": 0, "dead": 0, "matched": 1, "notifications": 1}
+    assert "1 message read, 0 of them older; 1 matched, 1 new notification" in done.stderr
 
 
 @pytest.mark.usefixtures("pipeline")

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import tamis
+from tamis.adapters.message_time import time_of
 from tamis.cli.queries.samples import Samples
-from tamis.cli.queries.timeline import BINS_MAX, ROWS_MAX, Timeline, bar, shown_time, time_of
+from tamis.cli.queries.timeline import BINS_MAX, ROWS_MAX, Timeline, bar, shown_time
 from tamis.engine.comparison import Comparison, compare
 from tests.cli.conftest import Tamis
 

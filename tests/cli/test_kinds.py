@@ -49,6 +49,30 @@ def test_streams_and_services_are_listed(tamis: Tamis, broker: RunningBroker) ->
     assert "resize" in tamis("service", "list", "--data", data).stdout
 
 
+def test_named_readers_are_shown_and_forgotten(tamis: Tamis, broker: RunningBroker) -> None:
+    connection, data = broker.connect(), str(broker.data)
+    channel = connection.channel()
+    channel.queue_declare("trail", durable=True, arguments={"x-queue-type": "stream"})
+    channel.confirm_delivery()
+    for body in (b"1", b"2", b"3"):
+        channel.basic_publish("", "trail", body)
+    channel.basic_qos(prefetch_count=1)
+    arguments = {"x-stream-offset": "first", "x-stream-reader": "audit"}
+    method, _, _ = next(channel.consume("trail", arguments=arguments))
+    forgotten = tamis("stream", "forget", "trail", "audit", "--data", data)
+    assert forgotten.returncode == 2
+    assert "a consumer reads stream 'trail' as 'audit'" in forgotten.stderr
+    channel.basic_ack(method.delivery_tag)
+    connection.close()
+    shown = tamis("stream", "info", "trail", "--data", data).stdout
+    assert "NAMED READER" in shown
+    info = json.loads(tamis("stream", "info", "trail", "--data", data, "--json").stdout)
+    [named] = info["named_readers"]
+    assert (named["name"], named["is_reading"], named["next"] + named["lag"]) == ("audit", False, 4)
+    assert tamis("stream", "forget", "trail", "audit", "--data", data).returncode == 0
+    assert tamis("stream", "forget", "trail", "audit", "--data", data).returncode == 1
+
+
 def test_without_a_broker_the_error_says_where_it_was_looked_for(tamis: Tamis, tmp_path: Path) -> None:
     done = tamis("stream", "list", "--data", str(tmp_path))
     assert done.returncode == 2

@@ -24,7 +24,10 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from tamis.config.deliveries import SmtpDelivery
 from tamis.config.owners import OwnerConfig
 from tamis.errors import ConfigError
+from tamis.notify.channel import ChannelError
+from tamis.notify.confirm import ask_for_confirmation
 from tamis.notify.engine import DeliveryCounts, NotificationEngine
+from tamis.notify.unsubscribe import Links
 from tamis.query import QuerySpec
 from tamis.store import Store
 from tests.notify.conftest import Clock
@@ -460,3 +463,37 @@ def test_an_owner_gets_some_mails_at_their_address_and_the_others_as_one(
     assert (digest["To"], digest["Subject"]) == ("zoe@example.org", "[tamis] 3 notifications: frost (3)")
     assert [f"{number}. message {number + 1}" in digest.get_content() for number in (1, 2, 3)] == [True] * 3
     assert len(inbox.received) == 8
+
+
+def test_an_address_is_asked_to_confirm_and_a_refusal_is_told(inbox: Inbox, serve: Serve) -> None:
+    links, delivery = Links("https://example.org/u", bytes(32)), _config(serve())
+    ask_for_confirmation(delivery, "Ben <ben@example.org>", links)
+    (content,), (recipients,) = inbox.received, inbox.envelopes
+    mail = message_from_bytes(content, policy=policy.default)
+    assert (recipients, mail["To"]) == (["ben@example.org"], "Ben <ben@example.org>")
+    assert links.confirmation("ben@example.org") in mail.get_content()
+    inbox.refused.add("ben@example.org")
+    with pytest.raises(ChannelError, match="550 5.1.1 no such user"):
+        ask_for_confirmation(delivery, "ben@example.org", links)
+    inbox.refused.clear()
+    inbox.answer = lambda _: "554 no"
+    with pytest.raises(ChannelError, match="554"):
+        ask_for_confirmation(delivery, "ben@example.org", links)
+    with pytest.raises(ChannelError, match="no mail can be sent"):
+        ask_for_confirmation(_config(1), "ben@example.org", links)
+
+
+def test_who_has_unsubscribed_is_left_out_of_what_the_server_gets(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    fill(store, 2, deliveries=("mail",))
+    store.unsubscribe("ann@example.org", "frost")
+    engine = _engine(store, clock, serve(), to=["ann@example.org", "ben@example.org"])
+    assert engine.deliver_pending() == DeliveryCounts(delivered=2)
+    assert inbox.envelopes == [["ben@example.org"]] * 2
+    store.unsubscribe("ben@example.org")
+    store.pin_batch("s", 1)
+    store.commit_batch("s", 1, result([message(7)]))
+    assert engine.deliver_pending() == DeliveryCounts(delivered=1)
+    assert len(inbox.received) == 2
+    assert store.deliveries()[0].reason == "not sent: ann@example.org, ben@example.org unsubscribed"

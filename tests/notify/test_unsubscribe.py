@@ -20,7 +20,7 @@ from tamis.config.pipeline import PipelineConfig
 from tamis.errors import ConfigError
 from tamis.notify.eml import EmlChannel
 from tamis.notify.mail_writer import Mail, MailWriter
-from tamis.notify.unsubscribe import Links, application
+from tamis.notify.unsubscribe import Asked, Links, application
 from tamis.store import DueDelivery, NotificationRecord, Store
 
 URL = "https://example.org/u"
@@ -85,14 +85,19 @@ def test_a_link_of_another_is_unknown(store: Store, server: str) -> None:
 def test_a_token_names_what_it_was_made_for_and_no_other_does(address: str, key: str, at: int, other: int) -> None:
     address, key = (it.encode(errors="replace").decode() for it in (address, key))
     token = LINKS.link(address, key).removeprefix(URL + "/")
-    assert LINKS.read(token) == (address.lower(), key)
+    named = Asked("unsubscribe", address.lower(), key)
+    assert LINKS.read(token) == named
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     changed = token[: at % len(token)] + alphabet[other] + token[at % len(token) + 1 :]
-    assert LINKS.read(changed) in (None, (address.lower(), key))
+    assert LINKS.read(changed) in (None, named)
+    confirmation = LINKS.confirmation(address).removeprefix(URL + "/")
+    assert LINKS.read(confirmation) == Asked("confirm", address.lower())
 
 
-def write(store: Store, records: list[NotificationRecord], *to: str) -> tuple[Mail, EmailMessage]:
-    owners = {"ann": OwnerConfig(name="ann", to=to)}
+def write(
+    store: Store, records: list[NotificationRecord], *to: str, confirm: bool = False
+) -> tuple[Mail, EmailMessage]:
+    owners = {"ann": OwnerConfig(name="ann", to=to, confirm=confirm)}
     config = EmlDelivery(name="e", type="eml", folder=Path("nowhere"))
     due = [DueDelivery(number, 0, record, owner="ann") for number, record in enumerate(records)]
     mail = MailWriter(config, owners, store, LINKS).write(due)
@@ -161,3 +166,42 @@ def test_a_mistake_in_the_section_is_told(tmp_path: Path, lines: str, expected: 
     (tmp_path / "pipeline.toml").write_text(f"[unsubscribe]\n{lines}\n")
     with pytest.raises(ConfigError, match=expected):
         PipelineConfig.load(tmp_path / "pipeline.toml")
+
+
+def test_an_address_is_confirmed_by_its_button_alone(store: Store, server: str) -> None:
+    link = here(server, LINKS.confirmation("Ann@example.org"))
+    page = httpx2.get(link)
+    assert (page.status_code, store.address_confirmed_at("ann@example.org")) == (200, None)
+    assert "ann@example.org is yours" in page.text
+    assert httpx2.post(link, data={}).status_code == 400
+    assert store.address_confirmed_at("ann@example.org") is None
+    for _ in range(2):
+        assert httpx2.post(link, data=ONE_CLICK).status_code == 200
+    assert store.address_confirmed_at("ANN@example.org") is not None
+    assert told(store) == set()
+
+
+def test_an_address_that_must_be_confirmed_gets_no_e_mail_before(store: Store, record: NotificationRecord) -> None:
+    both = ("Ann <ann@example.org>", "ben@example.org")
+    mail, _ = write(store, [record], *both, confirm=True)
+    assert mail == Mail("", b"", (), {0: "not sent: ann@example.org, ben@example.org not confirmed"})
+    store.confirm_address("Ann@Example.org")
+    assert write(store, [record], *both, confirm=True)[0].recipients == ["Ann <ann@example.org>"]
+    store.unsubscribe("ann@example.org")
+    assert write(store, [record], *both, confirm=True)[0].notes == {0: "not sent: ann@example.org unsubscribed"}
+    assert write(store, [record], "eve@example.org")[0].recipients == ["eve@example.org"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('to = "a@b.c"\nconfirm = true', "line 4: 'confirm' needs [unsubscribe]"),
+        ("confirm = true", "line 3: 'confirm' needs 'to'"),
+        ('to = "a@b.c"\nconfirm = 1', "line 4: confirm: expected true or false"),
+    ],
+)
+def test_a_mistake_about_confirming_is_told(tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "pipeline.toml").write_text(f'[[owner]]\nname = "ann"\n{text}\n')
+    with pytest.raises(ConfigError) as error:
+        PipelineConfig.load(tmp_path / "pipeline.toml")
+    assert expected in str(error.value)

@@ -59,7 +59,7 @@ pub fn shapes(count: usize, seed: u64, only: Option<&str>) -> impl Iterator<Item
 }
 
 fn of<const COUNT: usize>(properties: [(&str, Value); COUNT]) -> Properties {
-    properties.map(|(name, value)| (name.into(), value)).into()
+    properties.map(|(name, value)| (name.into(), value)).into_iter().collect()
 }
 
 fn word(random: &mut SplitMix64, words: usize) -> Value {

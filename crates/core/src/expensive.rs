@@ -264,7 +264,7 @@ mod tests {
     }
 
     fn ask(opaque: &Opaque, times: usize) -> Truth {
-        let properties = Properties::new();
+        let properties = Properties::default();
         let message = Message::new("", &properties, Body::Absent);
         (0..times).map(|_| opaque.evaluate(&message)).last().flatten()
     }

@@ -85,7 +85,7 @@ impl<'a> JsonReading<'a> {
 
     /// The entries of an object whose values are `values`; what nobody asks for is skipped.
     fn entries<'de, A: MapAccess<'de>>(&self, mut entries: A, values: JsonValue<'_>) -> Result<Properties, A::Error> {
-        let mut properties = Properties::new();
+        let mut properties = Properties::default();
         let outer = self.path.borrow().len();
         while let Some(name) = entries.next_key_seed(AskedName(self))? {
             if let Some(name) = name {
@@ -251,9 +251,10 @@ mod tests {
                 "c".into(),
                 Value::List(vec![Value::Null, Value::Bool(true), Value::Text("\"12345678901234567890".into())]),
             ),
-            ("d".into(), Value::Map([("e".into(), Value::Int(i64::MAX))].into())),
+            ("d".into(), Value::Map([("e".into(), Value::Int(i64::MAX))].into_iter().collect())),
         ]
-        .into();
+        .into_iter()
+        .collect();
         let text =
             r#" {"a": -1, "b": 1e30, "c": [null, true, "\"12345678901234567890"], "d": {"e": 9223372036854775807}} "#;
         assert_eq!(parse(text.as_bytes()), Ok(Value::Map(expected)));
@@ -285,7 +286,7 @@ mod tests {
         let deep = "[".repeat(101) + &"]".repeat(101);
         let text = format!(r#"{{"b": {deep}, "c": 9223372036854775808, "a": 1, "a": 2}}"#);
         let read = |text: &str| parse_object(text.as_bytes(), &|name| name == "a");
-        assert_eq!(read(&text), Ok([("a".into(), Value::Int(2))].into()));
+        assert_eq!(read(&text), Ok([("a".into(), Value::Int(2))].into_iter().collect()));
         assert!(read(r#"{"a": 9223372036854775808}"#).expect_err("too long").contains("64 bits"));
         assert!(read(r#"{"b": [1, }"#).expect_err("no JSON").contains("line 1 column 11"));
         assert!(read("[1]").expect_err("no object").contains("a JSON object"));

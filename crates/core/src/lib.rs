@@ -16,6 +16,7 @@ pub mod instant;
 pub mod journal;
 mod json;
 pub mod message;
+pub mod name_hash;
 pub mod query;
 mod spelling;
 #[cfg(test)]

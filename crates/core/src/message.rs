@@ -8,11 +8,12 @@ use hashbrown::HashMap;
 
 use crate::allowance::{Allowance, ELEMENT_NS, words_ns};
 use crate::instant;
+use crate::name_hash::NameHashing;
 use crate::query::truth::Truth;
 use crate::text::Signature;
 
 /// The properties of a message: name → value, in no particular order.
-pub type Properties = HashMap<Box<str>, Value>;
+pub type Properties = HashMap<Box<str>, Value, NameHashing>;
 
 /// The maximum nesting of lists and mappings in a message; deeper values are refused where messages enter.
 pub const NESTING_MAX: usize = 100;

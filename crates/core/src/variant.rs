@@ -191,17 +191,19 @@ mod tests {
         let list = vec![Value::Null, Value::Present, Value::Bool(true), Value::Bool(false), Value::List(vec![])];
         let scalars = [0, -1, 127, 128, -32_768, 32_768, i64::MAX, i64::MIN].map(Value::Int);
         let texts = [0, 63, 64, 300].map(|length| Value::Text("\u{e9}".repeat(length).into()));
-        let inner: Properties = [("a".into(), Value::Timestamp(-5)), ("\u{1F600}".into(), Value::Float(1e300))].into();
+        let inner: Properties =
+            [("a".into(), Value::Timestamp(-5)), ("\u{1F600}".into(), Value::Float(1e300))].into_iter().collect();
         let properties: Properties = [
             ("list".into(), Value::List(list)),
             ("scalars".into(), Value::List(scalars.into())),
             ("texts".into(), Value::List(texts.into())),
             ("".into(), Value::Map(inner)),
-            ("b".into(), Value::Map(Properties::new())),
+            ("b".into(), Value::Map(Properties::default())),
         ]
-        .into();
+        .into_iter()
+        .collect();
         assert_round_trip(&properties);
-        assert_round_trip(&Properties::new());
+        assert_round_trip(&Properties::default());
     }
 
     #[test]
@@ -210,7 +212,7 @@ mod tests {
             let names = (0..count).map(|number| (format!("name {number}").into(), Value::Int(number)));
             assert_round_trip(&names.collect());
             let list = Value::List((0..count).map(Value::Int).collect());
-            assert_round_trip(&[("list".into(), list)].into());
+            assert_round_trip(&[("list".into(), list)].into_iter().collect());
         }
     }
 
@@ -218,11 +220,11 @@ mod tests {
     fn what_is_too_deep_or_too_large_is_refused() {
         let nested = |depth: usize| {
             let inner = (1..depth).fold(Value::Int(1), |value, _| Value::List(vec![value]));
-            Properties::from([("a".into(), inner)])
+            Properties::from_iter([("a".into(), inner)])
         };
         assert_round_trip(&nested(NESTING_MAX));
         assert!(encode(&nested(NESTING_MAX + 1)).expect_err("too deep").contains("nest"));
         let large = Value::Text("x".repeat(VARIANT_BYTES_MAX).into());
-        assert!(encode(&[("a".into(), large)].into()).expect_err("too large").contains("bytes"));
+        assert!(encode(&[("a".into(), large)].into_iter().collect()).expect_err("too large").contains("bytes"));
     }
 }

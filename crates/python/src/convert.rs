@@ -52,13 +52,13 @@ pub fn properties(mapping: Option<&Bound<'_, PyAny>>) -> PyResult<Properties> {
 /// As [`properties`], with those whose name `is_asked`; the others are only checked.
 pub fn asked_properties(mapping: Option<&Bound<'_, PyAny>>, is_asked: &dyn Fn(&str) -> bool) -> PyResult<Properties> {
     match mapping {
-        None => Ok(Properties::new()),
+        None => Ok(Properties::default()),
         Some(object) => map(object, "", 0, is_asked),
     }
 }
 
 fn map(object: &Bound<'_, PyAny>, path: &str, depth: usize, is_asked: &dyn Fn(&str) -> bool) -> PyResult<Properties> {
-    let mut properties = Properties::new();
+    let mut properties = Properties::default();
     let mut put = |key: &Bound<'_, PyAny>, item: &Bound<'_, PyAny>| -> PyResult<()> {
         let Ok(key) = key.cast::<PyString>() else {
             return Err(PyTypeError::new_err(format!("{}: expected a text key, not {}", place(path), type_of(key))));

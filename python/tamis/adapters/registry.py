@@ -29,6 +29,7 @@ _OWN: Final = {
     "html": f"{_HERE}.documents:HtmlSource",
     "feed": f"{_HERE}.live.feed:FeedSource",
     "imap": f"{_HERE}.live.imap:ImapSource",
+    "nntp": f"{_HERE}.live.nntp:NntpSource",
     "maildir": f"{_HERE}.live.maildir:MaildirSource",
     "http": f"{_HERE}.live.http:HttpSource",
     "amqp": f"{_HERE}.live.amqp:AmqpSource",

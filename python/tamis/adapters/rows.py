@@ -92,7 +92,7 @@ def mail_row(
         source: the property of that name.
         stop_words: of the signature; None makes none.
 
-    Cost: 0.35 ms for a usual message, of which the parsing 0.25 and the document 0.1; a signature takes 0.25 more.
+    Cost: 0.28 ms for a usual message, of which the parsing 0.22 and the document 0.06; a signature takes 0.25 more.
     """
     digest = digest_of(raw)
     try:

@@ -19,6 +19,9 @@ ROWS_MAX = 1000
 about 10 us, during which no message is delivered."""
 NUMBER_MAX = 2**53
 
+READER_KEYS = (("vhost", "/"), ("stream", ""), ("reader", ""))
+"""The parts of a named reader in a request, with their defaults."""
+
 LISTS = ("vhosts", "connections", "queues", "exchanges", "bindings", "consumers")
 
 
@@ -56,6 +59,7 @@ class Control:
             "overview": lambda _: {"about": running.about(), "health": running.health(), "metrics": plane.metrics()},
             "reload_users": lambda _: running.reload_users(),
             "close_connection": self._close_connection,
+            "forget_reader": self._forget_reader,
             **dict.fromkeys(LISTS, self._list),
         }
 
@@ -86,6 +90,13 @@ class Control:
             raise ControlError("id: expected the number of a connection")
         if not self._running.close_connection(number, reason):
             raise ControlError(f"there is no connection {number}")
+
+    def _forget_reader(self, request: Mapping[str, Any]) -> bool:
+        vhost, stream, reader = (str(request.get(key, default)) for key, default in READER_KEYS)
+        try:
+            return self._plane.forget_reader(vhost, stream, reader)
+        except ValueError as error:
+            raise ControlError(str(error)) from error
 
 
 def _number(request: Mapping[str, Any], name: str, default: int) -> int:

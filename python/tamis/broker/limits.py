@@ -49,6 +49,7 @@ _FIXED = {
     "stream_tail_bytes": Limit(
         "what live readers of all streams have yet to get", "they read the log, and others do not notice", "bytes"
     ),
+    "stream_readers": Limit("named readers of a stream", "refused with 406"),
     "time_to_live_ms": Limit("a time to live", "the channel is closed with 406", "ms"),
 }
 """The limits of the core that no setting changes, by their names there."""

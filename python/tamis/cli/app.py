@@ -23,6 +23,7 @@ COMMANDS = {
     "outbox": ("tamis.cli.pipeline.outbox", "app"),
     "deliveries": ("tamis.cli.pipeline.deliveries", "app"),
     "dead": ("tamis.cli.pipeline.dead", "app"),
+    "owner": ("tamis.cli.pipeline.owner", "app"),
     "unsubscribed": ("tamis.cli.pipeline.unsubscribed", "app"),
     "trace": ("tamis.cli.pipeline.trace", "trace"),
     "publish": ("tamis.cli.amqp.publish", "publish"),

@@ -20,7 +20,7 @@ DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 URL_VARIABLE = "TAMIS_AMQP_URL"
 
 StoreOption = Annotated[
-    Place | None,
+    Path | None,  # or a ServerUrl: typer takes no unions, and asks the parser alone
     typer.Option(
         "--store",
         metavar="PATH",

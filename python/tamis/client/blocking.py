@@ -131,10 +131,17 @@ class BlockingStream:
         self._loop.run(self._stream.publish(body, headers))
 
     def subscribe(
-        self, query: str | None = None, *, language: str = "selector", start: Start = "next", credit: int = 100
+        self,
+        query: str | None = None,
+        *,
+        language: str = "selector",
+        start: Start = "next",
+        name: str | None = None,
+        credit: int = 100,
     ) -> Iterator[ReceivedMessage]:
         """Yield messages, as `Stream.subscribe`."""
-        return self._loop.iterate(self._stream.subscribe(query, language=language, start=start, credit=credit))
+        messages = self._stream.subscribe(query, language=language, start=start, name=name, credit=credit)
+        return self._loop.iterate(messages)
 
 
 class BlockingMailbox:

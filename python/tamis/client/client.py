@@ -11,6 +11,7 @@ from aio_pika.exceptions import ChannelClosed, ConnectionClosed, DeliveryError
 from pamqp import commands
 
 from tamis.client.address import broker_url
+from tamis.client.doubles import teach
 from tamis.client.errors import LOST, ClientError, IdentityTakenError
 from tamis.client.mailbox import Mailbox
 from tamis.client.service import Service
@@ -35,6 +36,7 @@ async def connect(url: str = "amqp://guest:guest@127.0.0.1/", *, identity: str |
         IdentityTakenError: another client has this identity.
         ClientError: the broker cannot be reached, or refuses the login.
     """
+    teach()
     client = Client(broker_url(url), identity)
     await client.open()
     return client

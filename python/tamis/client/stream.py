@@ -49,28 +49,44 @@ class Stream:
         await self._client.publish("", self.name, outgoing(body, headers))
 
     async def subscribe(
-        self, query: str | None = None, *, language: str = "selector", start: Start = "next", credit: int = 100
+        self,
+        query: str | None = None,
+        *,
+        language: str = "selector",
+        start: Start = "next",
+        name: str | None = None,
+        credit: int = 100,
     ) -> AsyncGenerator[ReceivedMessage, None]:
         """Yield messages, for ever. After a broken connection it goes on behind the last message that it has yielded.
+
+        With a `name`, the broker keeps the reader's place, and the next loop of that name goes on there, in any
+        program.
+        A message counts as read when the next one is asked for; after a crash of the broker, some may come again.
 
         Args:
             query: which messages; None: all.
             language: of the query.
-            start: where to begin: ``first``, ``last``, ``next``, a number, a time, or an age such as ``1h``.
+            start: where to begin: ``first``, ``last``, ``next``, a number, a time, or an age such as ``1h``. A
+                `name` that the broker knows begins at its place.
+            name: of the reader, whose place the broker keeps; one loop at a time may have it.
             credit: the number of messages that may be on their way.
 
         Raises:
-            ClientError: the broker refuses it: the query cannot be read, or `start` is none.
+            ClientError: the broker refuses it: the query cannot be read, `start` is none, or another reads as `name`.
         """
         position: Start = start
+        following = 0
 
         def arguments() -> dict[str, Any]:
             asked = {} if query is None else {"x-query": query, "x-query-language": language}
+            if name is not None:
+                asked["x-stream-reader"] = name
             return {"x-stream-offset": position, **asked}
 
         async for message in receive(self._client, self.name, credit, arguments, self.make):
-            position = (message.number or 0) + 1
-            yield message
+            if (message.number or 0) >= following:  # else its place in the broker was behind
+                position = following = (message.number or 0) + 1
+                yield message
 
     async def make(self) -> None:
         """Make the stream, unless there is one.

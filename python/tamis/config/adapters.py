@@ -13,6 +13,7 @@ from tamis.adapters.options import OptionRule, rule_of
 from tamis.adapters.registry import usable_sources
 from tamis.adapters.sources.source import Source
 from tamis.config.fields import Milliseconds, Name, PathBeside, Section
+from tamis.config.publish import PublishConfig
 from tamis.errors import short
 
 
@@ -24,12 +25,14 @@ class AdapterConfig(Section):
         type: the type of its source.
         poll_interval_ms: time between two looks for new messages.
         topic: of its messages; empty: the adapter's name.
+        publish: the broker that each of its messages is published to, too.
     """
 
     name: Name
     type: str
     poll_interval_ms: Milliseconds = 1_000
     topic: str = ""
+    publish: PublishConfig | None = None
 
     def options(self) -> dict[str, Any]:
         """Name -> value of the options of its source that are set."""

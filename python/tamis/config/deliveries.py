@@ -50,7 +50,12 @@ def _web_address(url: str) -> str:
     return url
 
 
-def _broker_address(url: str) -> str:
+def broker_address(url: str) -> str:
+    """The address of a broker, as it was given.
+
+    Raises:
+        ValueError: it is none, or has a password.
+    """
     parts = _parts(url, ("amqp", "amqps"), "amqp://user@localhost:5672/")
     if parts.password is not None:
         raise ValueError("a password does not belong into the file: name its variable in password_env")
@@ -246,7 +251,7 @@ class AmqpDelivery(_Delivery):
     """
 
     type: Literal["amqp"]
-    url: Annotated[Line, AfterValidator(_broker_address)]
+    url: Annotated[Line, AfterValidator(broker_address)]
     password_env: Line | None = None
     exchange: Annotated[str, Field(max_length=127)] = ""
     routing_key: Annotated[Line, AfterValidator(_known_fields)] = "{query}"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, time
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tamis.config.errors import MistakeError
 from tamis.config.fields import Clock, Count, Line, Name, QuietHours, Seconds, Section, TemplatesBeside
@@ -52,6 +52,7 @@ class OwnerConfig(Section):
         quiet: hours in which nothing is sent; it goes as a digest at their end.
         most: maximum number of e-mails of one query in `per_s`; the others go as a digest at its end.
         per_s: see `most`.
+        confirm: whether e-mails go to an address only once its holder has confirmed it.
         templates: a folder with templates for their e-mails, instead of the delivery's.
     """
 
@@ -65,6 +66,7 @@ class OwnerConfig(Section):
     quiet: QuietHours | None = None
     most: Count | None = None
     per_s: Seconds = 3600.0
+    confirm: bool = Field(default=False, strict=True)
     templates: TemplatesBeside | None = None
 
     @property
@@ -96,6 +98,8 @@ class OwnerConfig(Section):
             if key in self.model_fields_set and getattr(self, other) not in values:
                 wanted = " or ".join(f'{other} = "{value}"' for value in values)
                 raise MistakeError((key,), f"'{key}' is used only with {wanted}")
+        if self.confirm and not self.to:
+            raise MistakeError(("confirm",), "'confirm' needs 'to': the addresses to confirm")
         if self.digest == "cron" and self.cron is None:
             raise MistakeError(("digest",), "digest = \"cron\" needs 'cron', as in '30 8 * * mon-fri'")
         if "per_s" in self.model_fields_set and self.most is None:

@@ -202,6 +202,15 @@ class PipelineConfig(Section):
         return deliveries
 
     @model_validator(mode="after")
+    def _links_can_be_answered(self) -> Self:
+        for index, owner in enumerate(self.owners):
+            if owner.confirm and self.unsubscribe is None:
+                raise MistakeError(
+                    ("owner", index, "confirm"), "'confirm' needs [unsubscribe], where links are answered"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _deliveries_exist(self) -> Self:
         known = [delivery.name for delivery in self.deliveries]
         for index, name in enumerate(self.queries.deliveries):

@@ -173,6 +173,11 @@ class PipelineCheck:
         if not self._config.adapters:
             yield self._at((), "no [[adapter]]: there is nothing to read")
         for index, adapter in enumerate(self._config.adapters):
+            if adapter.publish is not None:
+                try:
+                    adapter.publish.password(adapter.name)
+                except ConfigError as error:
+                    yield self._at(("adapter", index, "publish", "password_env"), error)
             try:
                 Adapter.from_config(adapter, self._config.pipeline.work).source().check()
             except TamisError as error:

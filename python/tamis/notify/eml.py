@@ -58,6 +58,18 @@ class EmlChannel:
             raise ChannelError(explain(self._folder, error)) from error
         return sent
 
+    def send(self, name: str, content: bytes) -> None:
+        """Write one e-mail that is no notification, as the file `name`.
+
+        Raises:
+            ChannelError: the folder cannot be written.
+        """
+        self.open()
+        try:
+            _write_synced(self._folder / name, content)
+        except OSError as error:
+            raise ChannelError(explain(self._folder, error)) from error
+
     def interrupt(self) -> None:
         """Do nothing: nothing here waits."""
 

@@ -53,7 +53,8 @@ class MailWriter:
     def write(self, group: Sequence[DueDelivery]) -> Mail:
         """The e-mail of one delivery, or the digest of several of one owner.
 
-        Who has unsubscribed from all of its queries gets none, and a notification that nobody wants is not in it.
+        Whose address is not confirmed gets none, if it must be. Who has unsubscribed from all of its queries gets
+        none, and a notification that nobody wants is not in it.
 
         Raises:
             Exception: it cannot be written, such as for an address that no header can hold.
@@ -63,9 +64,12 @@ class MailWriter:
         named = owner.to if owner is not None and owner.to else config.recipients
         unwanted = {recipient: self._unwanted(recipient) for recipient in named}
         keys = {delivery.notification.query_key for delivery in group}
-        recipients = [it for it in named if "" not in unwanted[it] and not keys <= unwanted[it]]
+        confirmed = named if owner is None or not owner.confirm else [it for it in named if self._is_confirmed(it)]
+        if not confirmed:
+            return Mail("", b"", (), {it.delivery_id: _not_sent(named, "not confirmed") for it in group})
+        recipients = [it for it in confirmed if "" not in unwanted[it] and not keys <= unwanted[it]]
         wanted = [it for it in group if any(it.notification.query_key not in unwanted[who] for who in recipients)]
-        notes = {it.delivery_id: _left_out(named) for it in group if it not in wanted}
+        notes = {it.delivery_id: _not_sent(confirmed, "unsubscribed") for it in group if it not in wanted}
         if not recipients:
             return Mail("", b"", (), notes)
         records = [delivery.notification for delivery in wanted]
@@ -76,6 +80,9 @@ class MailWriter:
         if note is not None:
             notes.update((it.delivery_id, note) for it in wanted)
         return Mail(*render(records, config.sender, recipients, config.domain, words, link), recipients, notes)
+
+    def _is_confirmed(self, recipient: str) -> bool:
+        return self._store is not None and self._store.address_confirmed_at(address_of(recipient)) is not None
 
     def _unwanted(self, recipient: str) -> set[str]:
         return self._store.unsubscribed_keys(address_of(recipient)) if self._store is not None else set()
@@ -93,5 +100,5 @@ def address_of(recipient: str) -> str:
     return parseaddr(recipient)[1] or recipient
 
 
-def _left_out(named: Sequence[str]) -> str:
-    return f"not sent: {', '.join(address_of(it) for it in named)} unsubscribed"
+def _not_sent(named: Sequence[str], why: str) -> str:
+    return f"not sent: {', '.join(address_of(it) for it in named)} {why}"

@@ -78,6 +78,21 @@ class SmtpChannel:
         self._run(self._send(due, sent))
         return sent
 
+    def send(self, recipient: str, content: bytes) -> None:
+        """Send one e-mail that is no notification.
+
+        Raises:
+            ChannelError: the server cannot be reached, or does not accept it.
+        """
+        try:
+            self._run(self._send_one(recipient, content))
+        except (aiosmtplib.SMTPException, OSError) as error:
+            raise ChannelError(f"{self._server}: {_one_line(error)}") from error
+
+    async def _send_one(self, recipient: str, content: bytes) -> None:
+        for reply in (await self._hand_over([address_of(recipient)], content)).values():
+            raise ChannelError(f"{self._server}: {reply.code} {_flat(reply.message)}")
+
     def interrupt(self) -> None:
         """Give up the message under way, which may then arrive twice."""
         if (loop := self._loop) is not None:

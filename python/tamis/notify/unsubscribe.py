@@ -1,4 +1,4 @@
-"""Ends the e-mails of a query with one click.
+"""Ends the e-mails of a query with one click, and lets people confirm their addresses.
 
 A link names an address and a query, and is signed, so that nobody can make one for others. A mail program posts to it
 when its user asks for that; who opens it in a browser gets a page with a button, because programs that only look at
@@ -8,11 +8,12 @@ Source: RFC 8058 (one-click unsubscribe), RFC 2369 (List-Unsubscribe)."""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tamis.errors import StoreError
 from tamis.store import Store
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _SIGNATURE_BYTES = 16
 _BODY_BYTES_MAX = 10_000
+_READ_S_MAX = 30.0
 _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -35,9 +37,17 @@ _PAGE = """<!doctype html>
 {content}
 </html>
 """
-_BUTTON = """<p>{what}</p>
+_FORM = """<p>{what}</p>
 <form method="post"><input type="hidden" name="List-Unsubscribe" value="One-Click">
-<button>Unsubscribe</button></form>"""
+<button>{name}</button></form>"""
+
+
+class Asked(NamedTuple):
+    """What a link asks for: to end the e-mails of a query (or of all) to an address, or to confirm the address."""
+
+    kind: Literal["unsubscribe", "confirm"]
+    address: str
+    query_key: str = ""
 
 
 class Links:
@@ -53,23 +63,27 @@ class Links:
 
     def link(self, address: str, query_key: str) -> str:
         """The link that ends the e-mails of a query to an address; with an empty key, of all queries."""
-        named = json.dumps([address.lower(), query_key], ensure_ascii=False, separators=(",", ":")).encode()
-        return f"{self._url}/{_text(named)}.{_text(self._signature(named))}"
+        return self._link(Asked("unsubscribe", address.lower(), query_key))
 
-    def read(self, token: str) -> tuple[str, str] | None:
-        """Address and key of the last part of a link; None if it is not one of ours."""
+    def confirmation(self, address: str) -> str:
+        """The link with which the holder of an address confirms it."""
+        return self._link(Asked("confirm", address.lower()))
+
+    def read(self, token: str) -> Asked | None:
+        """What the last part of a link asks for; None if it is not one of ours."""
         named, _, signature = token.partition(".")
         try:
             content, given = _bytes(named), _bytes(signature)
         except ValueError:
             return None
-        if not hmac.compare_digest(self._signature(content), given):
-            return None
-        address, query_key = json.loads(content)
-        return address, query_key
+        return Asked(*json.loads(content)) if hmac.compare_digest(self._signature(content), given) else None
+
+    def _link(self, asked: Asked) -> str:
+        content = json.dumps(asked, ensure_ascii=False, separators=(",", ":")).encode()
+        return f"{self._url}/{_text(content)}.{_text(self._signature(content))}"
 
     def _signature(self, content: bytes) -> bytes:
-        return hmac.digest(self._secret, b"unsubscribe\0" + content, "sha256")[:_SIGNATURE_BYTES]
+        return hmac.digest(self._secret, content, "sha256")[:_SIGNATURE_BYTES]
 
 
 def application(links: Links, store: Store) -> Any:
@@ -79,40 +93,51 @@ def application(links: Links, store: Store) -> Any:
     from starlette.routing import Route
 
     async def ask(request: Request) -> HTMLResponse:
-        named = links.read(request.path_params["token"])
-        if named is None:
+        asked = links.read(request.path_params["token"])
+        if asked is None:
             return _unknown()
-        address, query_key = named
-        return _page("Unsubscribe?", _BUTTON.format(what=escape(f"{address} gets {_what(query_key)}.")))
+        if asked.kind == "confirm":
+            return _page("Confirm?", _button("Confirm", f"{asked.address} is yours, and may get e-mails from here."))
+        return _page("Unsubscribe?", _button("Unsubscribe", f"{asked.address} gets {_what(asked.query_key)}."))
 
-    async def end(request: Request) -> HTMLResponse:
-        named = links.read(request.path_params["token"])
-        if named is None:
+    async def do(request: Request) -> HTMLResponse:
+        asked = links.read(request.path_params["token"])
+        if asked is None:
             return _unknown()
         if not await _is_one_click(request):
             return _page("Not understood", "<p>Expected the form List-Unsubscribe=One-Click.</p>", 400)
-        address, query_key = named
         try:
-            await run_in_threadpool(store.unsubscribe, address, query_key)
+            if asked.kind == "confirm":
+                await run_in_threadpool(store.confirm_address, asked.address)
+                return _page("Confirmed", f"<p>{escape(asked.address)} may get e-mails.</p>")
+            await run_in_threadpool(store.unsubscribe, asked.address, asked.query_key)
         except StoreError:
             return _page("Not now", "<p>This could not be stored. Please try again later.</p>", 503)
-        return _page("Unsubscribed", f"<p>{escape(f'{address} no longer gets {_what(query_key)}.')}</p>")
+        return _page("Unsubscribed", f"<p>{escape(f'{asked.address} no longer gets {_what(asked.query_key)}.')}</p>")
 
-    path = "/{before:path}"
-    routes = [Route("/{token}", ask, methods=["GET"]), Route("/{token}", end, methods=["POST"])]
-    nested = [Route(f"{path}/{{token}}", ask, methods=["GET"]), Route(f"{path}/{{token}}", end, methods=["POST"])]
-    answering = Starlette(routes=[*routes, *nested])
+    paths = ("/{token}", "/{before:path}/{token}")
+    routes = [Route(path, answer, methods=[how]) for path in paths for how, answer in (("GET", ask), ("POST", do))]
+    answering = Starlette(routes=routes)
     answering.router.redirect_slashes = False
     return answering
+
+
+def _button(name: str, what: str) -> str:
+    """A form like that of mail programs; the signed link alone says what it does."""
+    return _FORM.format(what=escape(what), name=name)
 
 
 async def _is_one_click(request: Request) -> bool:
     """Whether the body is the form of RFC 8058, in either of the two ways in which forms are written."""
     content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > _BODY_BYTES_MAX:
-            return False
+    try:
+        async with asyncio.timeout(_READ_S_MAX):
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > _BODY_BYTES_MAX:
+                    return False
+    except TimeoutError:
+        return False
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         return b'name="List-Unsubscribe"\r\n' in content and b"\r\n\r\nOne-Click\r\n" in content
     return b"List-Unsubscribe=One-Click" in bytes(content).split(b"&")

@@ -45,4 +45,5 @@ def process_batch(store: Store, snapshots: Snapshots, sink: Sink, batch: Batch, 
         by_query=written.by_query,
         match_us=written.match_us,
         timed=written.timed,
+        unpublished=written.unpublished,
     )

@@ -101,3 +101,19 @@ def _alone(store: Store) -> Iterator[bool]:
             yield False
             return
         yield True
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold the lock file of a pipeline's working folder, which the system releases however this process ends.
+
+    Raises:
+        TamisError: another process holds it.
+    """
+    path = folder / "lock"
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise TamisError(f"{path}: another run of this pipeline is using {folder}; end it first") from error
+        yield

@@ -6,7 +6,6 @@ again unchanged."""
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import math
 import signal
@@ -28,17 +27,17 @@ from tamis.notify.engine import NotificationEngine
 from tamis.notify.unsubscribe import Links, application
 from tamis.spark.batch import process_batch
 from tamis.spark.deliveries import DeliveryThreads
-from tamis.spark.lease import HeldLease, held_lease
+from tamis.spark.lease import HeldLease, alone_in, held_lease
 from tamis.spark.matching.shipping import ship
 from tamis.spark.progress import Progress, RunSummary, Tally
+from tamis.spark.publishing import Publication
 from tamis.spark.sessions import close_session, session
-from tamis.spark.sinks.driver import DriverSink
-from tamis.spark.sinks.sink import Batch, Sink
+from tamis.spark.sinks.home import sink_of
+from tamis.spark.sinks.sink import Batch
 from tamis.spark.snapshots import Snapshots
 from tamis.spark.streams import PollTimes, Stream
 from tamis.store import Store
 from tamis.store.records import Poll
-from tamis.store_place import ServerUrl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,7 +117,7 @@ class Pipeline:
             work.mkdir(parents=True, exist_ok=True)
             with (
                 held_lease(self._store, self._config.path) as lease,
-                _alone(work / "lock"),
+                alone_in(work),
                 self._signals() as take_signals,
             ):
                 apply_config(self._config, self._store)
@@ -193,6 +192,11 @@ class _Run:
         )
         self._unsubscribe = HttpThread(application(links, store), *it.address) if it and links else None
         self._deliveries = DeliveryThreads(engine.dispatchers, self._tally)
+        self._publications = {
+            it.name: Publication(it.name, it.publish, it.publish.password(it.name))
+            for it in config.adapters
+            if it.publish
+        }
         adapters = [Adapter.from_config(adapter, config.pipeline.work) for adapter in config.adapters]
         self._manager = AdapterManager(spark, adapters, self._stream, store)
         self._spark, self._poll_times = spark, PollTimes()
@@ -278,25 +282,19 @@ class _Run:
     def _process(self, adapter: str, checkpoint_id: str, frame: DataFrame, batch_id: int) -> None:
         stream = f"{self._config.pipeline.name}/{adapter}@{checkpoint_id}"
         try:
-            batch = Batch(stream, batch_id, adapter, self._config.default_deliveries)
+            publication = self._publications.get(adapter)
+            batch = Batch(stream, batch_id, adapter, self._config.default_deliveries, publication)
             report = process_batch(self._store, self._snapshots, self._sink, batch, frame)
             if report is None:
                 return
-            self._store.report_adapter(adapter, "running", read_count=report.read, dead_count=report.dead)
+            self._store.report_adapter(
+                adapter, "running", error=report.unpublished, read_count=report.read, dead_count=report.dead
+            )
         except (TamisError, OSError) as error:
             self._fatal = error  # not the adapter's fault: it would only fail again
             raise
         self._tally.add_batch(report)
         self._deliveries.wake()
-
-
-def sink_of(store: Store) -> Sink:
-    """The sink that writes to `store`."""
-    if isinstance(store.path, ServerUrl):
-        from tamis.spark.sinks.postgres import PostgresSink  # needs psycopg, which is an extra
-
-        return PostgresSink(store)
-    return DriverSink(store)
 
 
 def next_poll(at: datetime, interval_ms: int | None, now: datetime) -> datetime | None:
@@ -305,18 +303,3 @@ def next_poll(at: datetime, interval_ms: int | None, now: datetime) -> datetime 
         return None
     interval = timedelta(milliseconds=interval_ms)
     return at + interval * max(1, math.ceil((now - at) / interval))
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, which the system releases however this process ends.
-
-    Raises:
-        TamisError: another process holds it.
-    """
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise TamisError(f"{path}: another run of this pipeline is using {path.parent}; end it first") from error
-        yield

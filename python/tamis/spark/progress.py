@@ -124,6 +124,7 @@ class BatchReport:
         by_query: key of a query -> number of its notifications.
         match_us: percentiles of the time to match a message, in µs, ascending.
         timed: number of messages that were timed.
+        unpublished: what to tell of messages that could not be published; None if all could.
     """
 
     read: int
@@ -134,6 +135,7 @@ class BatchReport:
     by_query: Mapping[str, int]
     match_us: Sequence[float]
     timed: int
+    unpublished: str | None = None
 
 
 class Tally:

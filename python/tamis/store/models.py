@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from tamis.store.dialect import add_to_schema
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -232,6 +232,14 @@ unsubscriptions = Table(
     Column("address", String, primary_key=True),  # in lower case
     Column("query_key", String, primary_key=True),  # empty: of all queries
     Column("created_at", UtcDateTime, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+confirmed_addresses = Table(
+    "confirmed_addresses",  # whose holder has said that it is theirs
+    metadata,
+    Column("address", String, primary_key=True),  # in lower case
+    Column("confirmed_at", UtcDateTime, nullable=False),
     sqlite_with_rowid=False,
 )
 

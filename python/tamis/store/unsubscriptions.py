@@ -1,4 +1,4 @@
-"""Stores who wants no more e-mails, of one query or of all."""
+"""Stores who wants no more e-mails, of one query or of all, and whose address is confirmed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from sqlalchemy import delete, select
 
 from tamis.store.database import Database
 from tamis.store.dialect import insert_new
-from tamis.store.models import unsubscriptions
+from tamis.store.models import confirmed_addresses, unsubscriptions
 from tamis.store.records import Unsubscription
 
 _u = unsubscriptions.c
 
 
 class Unsubscriptions(Database):
-    """The part of the store that keeps who wants no more e-mails. Addresses are compared without regard to case."""
+    """The part of the store that keeps what people said about their addresses, which have no case."""
 
     def unsubscribe(self, address: str, query_key: str = "") -> None:
         """Record that `address` wants no more e-mails of a query; with an empty key, of any."""
@@ -33,6 +33,19 @@ class Unsubscriptions(Database):
         """The queries of which `address` wants no more e-mails; the empty key stands for all."""
         with self._read() as connection:
             return set(connection.execute(select(_u.query_key).where(_u.address == address.lower())).scalars())
+
+    def confirm_address(self, address: str) -> None:
+        """Record that the holder of `address` has confirmed it; again changes nothing."""
+        row = {"address": address.lower(), "confirmed_at": datetime.now(UTC)}
+        with self._write() as connection:
+            connection.execute(insert_new(connection, confirmed_addresses), row)
+
+    def address_confirmed_at(self, address: str) -> datetime | None:
+        """When the holder of `address` confirmed it, UTC; None if they did not."""
+        c = confirmed_addresses.c
+        with self._read() as connection:
+            statement = select(c.confirmed_at).where(c.address == address.lower())
+            return connection.execute(statement).scalar_one_or_none()
 
     def unsubscriptions(self) -> list[Unsubscription]:
         """All of them, by address and key."""

@@ -8,6 +8,7 @@ use crate::broker::publishing::transaction::TRANSACTION_BYTES_MAX;
 use crate::broker::queues::letter::CONGESTED_LETTERS;
 use crate::broker::queues::policy::TIME_MS_MAX;
 use crate::broker::streams::all_streams::{CONGESTED_BYTES, TAIL_BYTES};
+use crate::broker::streams::named_readers::READERS_MAX;
 use crate::broker::topology::{BINDINGS_MAX, EXCHANGES_MAX, QUEUES_MAX};
 
 /// The limits that no setting changes, by name, in the order of the table.
@@ -28,6 +29,7 @@ pub fn fixed_limits() -> Vec<(&'static str, u64)> {
         ("bindings", BINDINGS_MAX),
         ("stream_pending_bytes", CONGESTED_BYTES),
         ("stream_tail_bytes", TAIL_BYTES),
+        ("stream_readers", READERS_MAX),
     ];
     let sizes = sizes.into_iter().map(|(name, value)| (name, value as u64));
     sizes.chain([("time_to_live_ms", TIME_MS_MAX)]).collect()

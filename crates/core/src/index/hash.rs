@@ -1,22 +1,10 @@
-//! Hashes of symbols and records, which are part of the snapshot's format, and hashes of names, which are not.
+//! Hashes of symbols and records, which are part of the snapshot's format.
 //!
-//! The hash of symbols and records never changes between versions, machines or byte orders. Hashes need to spread well,
+//! They never change between versions, machines or byte orders. Hashes need to spread well,
 //! not to be unique: items with equal hashes are told apart by comparing them.
-
-use std::hash::BuildHasher;
-use std::sync::LazyLock;
-
-use foldhash::fast::RandomState;
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 / golden ratio, odd
 const LENGTH: u64 = 0xd6e8_feb8_6659_fd93;
-
-/// The hash of an attribute's name, for this process alone, so that nobody can choose names that collide.
-#[inline]
-pub fn hash_name(name: &str) -> u64 {
-    static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::default);
-    STATE.hash_one(name)
-}
 
 /// The hash of `bytes`: folded multiplication, eight bytes per step.
 #[must_use]

@@ -13,7 +13,7 @@ mod changes;
 mod clause;
 mod codec;
 mod compile;
-mod hash;
+pub(crate) mod hash;
 mod ids;
 mod layout;
 mod leaf;

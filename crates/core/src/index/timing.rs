@@ -137,7 +137,10 @@ mod tests {
         for limit in 0..200 {
             engine.add(Arc::new(parse(&format!("a > {limit}"), SelectorDialect::Jms).expect("a selector")));
         }
-        let message = |value| Prepared { properties: [("a".into(), Value::Int(value))].into(), ..Prepared::default() };
+        let message = |value| Prepared {
+            properties: [("a".into(), Value::Int(value))].into_iter().collect(),
+            ..Prepared::default()
+        };
         let times = engine.time_matches(&[message(0), message(150)], 1, 3).expect("no snapshot, no damage");
         assert_eq!(times.iter().map(|time| time.matched).collect::<Vec<_>>(), [0, 150]);
         assert!(times.iter().all(|time| time.wall_ns > 0));

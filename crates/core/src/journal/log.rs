@@ -8,11 +8,13 @@ use std::sync::{Arc, MutexGuard};
 use std::{fmt, io};
 
 use crate::journal::damage::Damage;
-use crate::journal::disk::Disk;
+use crate::journal::disk::{Disk, DiskFile};
 use crate::journal::errors::{AppendError, OpenError, ReadError};
 use crate::journal::format::footer::RecordHead;
 use crate::journal::format::record::{HEAD_BYTES_MAX, HEADER_BYTES, Record, Sequence, encode};
-use crate::journal::format::segment::{DATA_START, Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentNumber};
+use crate::journal::format::segment::{
+    DATA_START, Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentNumber, summary_name,
+};
 use crate::journal::options::LogOptions;
 use crate::journal::reader::{LogReader, Start};
 use crate::journal::recovery::recover::{LogRecovery, recover};
@@ -171,6 +173,64 @@ impl Log {
         Some((meta.name.ordinal, meta.last))
     }
 
+    /// The sealed and synced segment that has this sequence number: its own number, and those of its first and last
+    /// record.
+    #[must_use]
+    pub fn sealed_at(&self, sequence: Sequence) -> Option<(SegmentNumber, Sequence, Sequence)> {
+        let synced = self.synced();
+        let catalog = lock(&self.0.catalog);
+        let sealed = catalog.segments.len().saturating_sub(1);
+        let index = catalog.segments.partition_point(|meta| meta.name.first <= sequence).checked_sub(1)?;
+        let meta = catalog.segments.get(index).filter(|meta| index < sealed && meta.last <= synced)?;
+        (sequence <= meta.last).then_some((meta.name.ordinal, meta.name.first, meta.last))
+    }
+
+    /// The number of the last segment that is sealed; 0 for none.
+    #[must_use]
+    pub fn last_sealed(&self) -> SegmentNumber {
+        let catalog = lock(&self.0.catalog);
+        let index = catalog.segments.len().checked_sub(2);
+        index.and_then(|index| catalog.segments.get(index)).map_or(SegmentNumber(0), |meta| meta.name.ordinal)
+    }
+
+    /// The identity of the log: another log that is created in the same directory has another.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.0.directory.log_id
+    }
+
+    /// Opens the summary of a segment: bytes that the log's user has derived from its records. It is a hint: it may be
+    /// missing or damaged at any time.
+    ///
+    /// # Errors
+    /// There is none, or the file system reports an error.
+    pub fn open_summary(&self, ordinal: SegmentNumber) -> io::Result<Arc<dyn DiskFile>> {
+        self.0.directory.disk.open(&self.0.directory.path.join(summary_name(ordinal)))
+    }
+
+    /// Writes the summary of a segment, which goes with it. Nothing is synced.
+    ///
+    /// # Errors
+    /// The file system reports an error.
+    pub fn write_summary(&self, ordinal: SegmentNumber, bytes: &[u8]) -> io::Result<()> {
+        let directory = &self.0.directory;
+        let path = directory.path.join(summary_name(ordinal));
+        directory.remove_summary(ordinal);
+        let written = directory.disk.create(&path, bytes.len() as u64).and_then(|file| file.write_at(0, bytes));
+        // The segment, or the whole log, may have been removed meanwhile.
+        let is_wanted =
+            !self.is_abandoned() && lock(&self.0.catalog).segments.iter().any(|meta| meta.name.ordinal == ordinal);
+        if written.is_err() || !is_wanted {
+            directory.remove_summary(ordinal);
+        }
+        written
+    }
+
+    /// Removes the summary of a segment.
+    pub fn remove_summary(&self, ordinal: SegmentNumber) {
+        self.0.directory.remove_summary(ordinal);
+    }
+
     /// Counts of what the log has written since it was opened.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
@@ -233,6 +293,12 @@ impl Log {
     /// Stops all writing, since the files are about to be removed: what waits to be written is dropped.
     pub fn abandon(&self) {
         self.0.is_abandoned.store(true, Ordering::Release);
+    }
+
+    /// Whether all writing was stopped for good, since the files are about to be removed.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.0.is_abandoned.load(Ordering::Acquire)
     }
 
     /// Tells the committer that there is something to do, unless it knows.

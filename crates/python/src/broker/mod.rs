@@ -352,6 +352,14 @@ impl PyBroker {
         self.broker.close(ConnectionId::from_bits(connection), reason, now_us);
     }
 
+    /// Forget the place of a named reader of a stream; return whether there was one.
+    ///
+    /// Raises:
+    ///     ValueError: a consumer reads under that name.
+    fn forget_reader(&mut self, vhost: &str, stream: &str, reader: &str) -> PyResult<bool> {
+        self.broker.forget_reader(vhost, stream, reader).map_err(PyValueError::new_err)
+    }
+
     /// Forget the cached permissions of `user`, or of all users.
     #[pyo3(signature = (user=None))]
     fn forget_permissions(&mut self, user: Option<&str>) {

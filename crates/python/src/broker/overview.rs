@@ -102,7 +102,17 @@ pub(super) fn queue_to_py(row: &Bound<'_, PyDict>, queue: QueueOverview) -> PyRe
     row.set_item("ready_bytes", queue.ready_bytes)?;
     row.set_item("unacknowledged", queue.unacknowledged)?;
     row.set_item("consumers", queue.consumers)?;
-    row.set_item("published", queue.published)
+    row.set_item("published", queue.published)?;
+    let readers = PyList::empty(row.py());
+    for reader in queue.readers {
+        let it = PyDict::new(row.py());
+        it.set_item("name", reader.name)?;
+        it.set_item("next", reader.next)?;
+        it.set_item("lag", reader.lag)?;
+        it.set_item("is_reading", reader.is_reading)?;
+        readers.append(it)?;
+    }
+    row.set_item("named_readers", readers)
 }
 
 pub(super) fn consumer_to_py(row: &Bound<'_, PyDict>, consumer: ConsumerOverview) -> PyResult<()> {

@@ -57,7 +57,7 @@ def decode_bytes(data: bytes, charset: str | None, *, html: bool = False) -> str
 
 def decode_header(value: str) -> str:
     """Decode the value of a header (folded, one character per byte) to text on one line."""
-    text = _FOLD.sub("", value).strip()
+    text = (_FOLD.sub("", value) if "\n" in value or "\r" in value else value).strip()
     if not text.isascii():
         text = decode_bytes(text.encode("latin-1"), None)
     return _decode_words(text) if "=?" in text else text

@@ -25,20 +25,29 @@ def rows(data: Path | None, kind: str) -> Iterator[dict[str, Any]]:
     Raises:
         AccessError: no broker runs there, or its socket is another user's.
     """
-    from tamis.broker.config import BrokerConfig
-    from tamis.broker.data_folder import CONTROL_SOCKET_NAME
-
-    path = (BrokerConfig.load(None).data if data is None else data) / CONTROL_SOCKET_NAME
     offset = 0
     while True:
-        page = _ask(path, {"op": kind, "offset": offset})
+        page = ask(data, {"op": kind, "offset": offset})
         yield from page["rows"]
         offset += len(page["rows"])
         if not page["rows"] or offset >= page["total_count"]:
             return
 
 
-def _ask(path: Path, request: dict[str, Any]) -> Any:
+def ask(data: Path | None, request: dict[str, Any]) -> Any:
+    """Return the broker's answer to a request.
+
+    Args:
+        data: the data directory; None: that of ./tamis.toml, or tamis-data.
+        request: its operation as ``op``, and further keys.
+
+    Raises:
+        AccessError: no broker runs there, its socket is another user's, or it refuses the request.
+    """
+    from tamis.broker.config import BrokerConfig
+    from tamis.broker.data_folder import CONTROL_SOCKET_NAME
+
+    path = (BrokerConfig.load(None).data if data is None else data) / CONTROL_SOCKET_NAME
     try:
         with closing(socket.socket(socket.AF_UNIX)) as control:
             control.settimeout(ANSWER_S)

@@ -10,7 +10,7 @@ import typer
 
 from tamis.cli import output
 from tamis.cli.amqp.tail import tail
-from tamis.cli.broker.control_link import rows
+from tamis.cli.broker.control_link import ask, rows
 from tamis.cli.exit_codes import NOTHING, OK
 from tamis.cli.options import DEFAULT_URL, JsonOption, UrlOption
 
@@ -45,6 +45,8 @@ def stream_info(
 ) -> int:
     """Show a stream and its readers: what each has been sent and not acknowledged, of its credit.
 
+    Of each named reader it shows the number that it reads next, and how many messages are from there to the end.
+
     Exit code: 0 when it is there, 1 when it is not, 2 on an error.
     """
     found = list(_queues(data, lambda row: row["type"] == "stream" and row["name"] == name))
@@ -59,6 +61,25 @@ def stream_info(
         header = ("READER", "CONNECTION", "UNACKNOWLEDGED", "CREDIT")
         fields = ("tag", "connection", "unacknowledged", "prefetch_count")
         output.table(header, [[reader[field] for field in fields] for reader in readers], numbers=(2, 3))
+        if named := row["named_readers"]:
+            names = [[it["name"], it["next"], it["lag"], "yes" if it["is_reading"] else "no"] for it in named]
+            output.data("")
+            output.table(("NAMED READER", "NEXT", "LAG", "READS NOW"), names, numbers=(1, 2))
+    return OK if found else NOTHING
+
+
+@stream.command("forget")
+def forget_reader(
+    name: Annotated[str, typer.Argument(help="The stream.")],
+    reader: Annotated[str, typer.Argument(help="The named reader; nobody may read under that name.")],
+    vhost: Annotated[str, typer.Option(help="The stream's virtual host.")] = "/",
+    data: DataOption = None,
+) -> int:
+    """Forget the place of a named reader.
+
+    Exit code: 0 when it was forgotten, 1 when there was none, 2 on an error.
+    """
+    found = ask(data, {"op": "forget_reader", "vhost": vhost, "stream": name, "reader": reader})
     return OK if found else NOTHING
 
 

@@ -5,7 +5,7 @@ A running pipeline uses a change within seconds, any other in its next run."""
 from __future__ import annotations
 
 import dataclasses
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tamis.store.records import AdapterDesire, Lease
 
 app = typer.Typer(
-    help="List, show, start, stop, pause, resume and test the adapters of a pipeline.", no_args_is_help=True
+    help="List, show, start, stop, pause, resume, test and backfill the adapters of a pipeline.", no_args_is_help=True
 )
 
 _ANSWERS: dict[AdapterDesire, str] = {
@@ -217,6 +217,57 @@ def try_(
         ]
         output.table(header, rows, numbers=(2, 3, 4, 5))
     return OK if all(health.readable for health in tested) else ERROR
+
+
+@app.command()
+def backfill(
+    name: Annotated[str, typer.Argument(help="The name of an adapter of files.")],
+    since: Annotated[
+        str | None, typer.Option(help="The oldest message to match: a date or a time, in UTC; default: all.")
+    ] = None,
+    query: Annotated[
+        list[str] | None, typer.Option(help="Only this query, by its key; may be repeated. Default: all.")
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Match the messages of an adapter again, for queries that came later. The pipeline must not run meanwhile.
+
+    What was notified before is not notified again. The next `tamis run` delivers what is new.
+    """
+    from tamis.cli.progress_bar import progress_bar
+    from tamis.spark.backfill import backfill as fill
+    from tamis.store import Store
+
+    loaded, begin = _load(config), _since(since)
+    _adapter(loaded, name)
+    with Store.open(loaded.store_path) as store, progress_bar(f"reading {name}", 100, shown=not as_json) as advance:
+        shown = 0
+
+        def show(done: int, total: int) -> None:
+            nonlocal shown
+            percent = 100 * done // total if total else 100
+            advance(percent - shown)
+            shown = percent
+
+        summary = fill(loaded, store, name, begin, query or (), show)
+    if as_json:
+        output.data_json(dataclasses.asdict(summary))
+    older = f", {summary.older:,} of them older" if since else ""
+    output.success(
+        f"{output.counted(summary.read, 'message', 'messages')} read{older}; "
+        f"{summary.matched:,} matched, {output.counted(summary.notifications, 'new notification', 'new notifications')}"
+    )
+
+
+def _since(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--since: expected a date or a time as 2026-11-01, not '{text}'") from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def _load(config: object) -> PipelineConfig:

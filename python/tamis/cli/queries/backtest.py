@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tamis.adapters.message_time import TIME_FIELDS, time_of
 from tamis.cli import output
 from tamis.cli.exit_codes import ERROR, NOTHING, OK
 from tamis.cli.json_messages import BadMessages, JsonMessage, MessageForm
@@ -23,7 +24,7 @@ from tamis.cli.options import (
     TopicOption,
 )
 from tamis.cli.queries.samples import ReplacedQuery, Samples
-from tamis.cli.queries.timeline import TIME_FIELDS, Timeline, bar, shown_time, time_of
+from tamis.cli.queries.timeline import Timeline, bar, shown_time
 from tamis.engine import Engine
 from tamis.errors import TamisError
 from tamis.name_hints import NameHints

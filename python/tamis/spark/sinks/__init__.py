@@ -1,1 +1,1 @@
-"""The sinks of a batch: where its matches go. Each commits a batch as a whole, and a batch once."""
+"""Holds the sinks of a batch, each of which commits the matches of a batch as a whole, and once."""

@@ -28,12 +28,12 @@ class DriverSink:
 
     def write(self, batch: Batch, frame: DataFrame, snapshot: Snapshot) -> Written:
         """Match in one Spark action, and write what it returns: see `Sink`."""
-        matching = Matching(frame, snapshot)
+        matching = Matching(frame, snapshot, batch.publication)
         rows = matching.rows.toArrow()
         results = make_results(rows, matching.read, snapshot, batch.source)
         counts = self._store.commit_batch(batch.stream, batch.number, results, batch.default_deliveries)
         dead = rows.num_rows - rows["error"].null_count
-        return Written(counts, dead, _count_by_query(rows, snapshot), matching.match_us, matching.timed)
+        return matching.written(counts, dead, _count_by_query(rows, snapshot))
 
 
 def make_results(rows: pa.Table, read: int, snapshot: Snapshot, source: str) -> Iterator[BatchResult]:

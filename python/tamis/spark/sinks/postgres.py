@@ -48,7 +48,7 @@ class PostgresSink:
         ) from lost
 
     def _write(self, batch: Batch, frame: DataFrame, snapshot: Snapshot, staging: Staging) -> Written:
-        matching = Matching(frame, snapshot)
+        matching = Matching(frame, snapshot, batch.publication)
         conninfo = self._store.conninfo()
         function = in_worker(
             snapshot.shipped.location,
@@ -71,7 +71,7 @@ class PostgresSink:
             (matching.read, totals["matched"]),
             batch.default_deliveries,
         )
-        return Written(counts, totals["dead"], by_query, matching.match_us, matching.timed)
+        return matching.written(counts, totals["dead"], by_query)
 
     def _drop(self, staging: Staging) -> None:
         try:

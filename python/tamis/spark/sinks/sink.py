@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program uses
@@ -12,6 +13,7 @@ from pyspark.sql.types import StringType
 
 from tamis.spark.matching.columns import message_columns
 from tamis.spark.matching.operator import worker_column
+from tamis.spark.publishing import Publication
 from tamis.spark.snapshots import Snapshot
 from tamis.store import BatchCounts, MessageRow
 
@@ -29,12 +31,14 @@ class Batch:
         number: of the batch in its stream.
         source: the adapter's name.
         default_deliveries: the deliveries of queries that name none.
+        publication: where the messages are published, too.
     """
 
     stream: str
     number: int
     source: str
     default_deliveries: tuple[str, ...]
+    publication: Publication | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Written:
         by_query: key of a query -> number of its matches.
         match_us: percentiles of the time to match a message, in µs.
         timed: number of messages that were timed.
+        unpublished: what to tell of messages that could not be published; None if all could.
     """
 
     counts: BatchCounts
@@ -54,6 +59,7 @@ class Written:
     by_query: Counter[str]
     match_us: list[float]
     timed: int
+    unpublished: str | None
 
 
 class Sink(Protocol):
@@ -70,20 +76,26 @@ class Sink(Protocol):
 class Matching:
     """The rows of a batch that matched or could not be read, as a DataFrame; and what Spark counted of all rows.
 
+    Whoever collects them matches, and publishes where that is asked for.
+
     Attributes:
         rows: with the columns of messages, `error`, `raw`, `identity` and `ids`, those of the subscriptions.
     """
 
-    def __init__(self, frame: DataFrame, snapshot: Snapshot) -> None:
+    def __init__(self, frame: DataFrame, snapshot: Snapshot, publication: Publication | None) -> None:
+        unpublished = F.lit(None) if publication is None else publication.column(frame, _properties_text(frame))
         returned = "struct<ids: array<bigint>, us: double>"
         match = worker_column(message_columns(frame), snapshot.shipped.location, "match_ids_timed", returned)
         self._observed = Observation()
         # Spark moves no filter below an observation, so each row is matched once, and every row is counted.
         self.rows = (
             frame.withColumn("match", match)
+            .withColumn("unpublished", unpublished.cast("string"))
             .observe(
                 self._observed,
                 F.count(F.lit(1)).alias("read"),
+                F.count("unpublished").alias("unpublished"),
+                F.max("unpublished").alias("reason"),
                 F.count("match.us").alias("timed"),
                 F.percentile_approx("match.us", _PERCENTILES, 1_000).alias("match_us"),
             )
@@ -97,15 +109,16 @@ class Matching:
         """The number of messages in the batch; after the action."""
         return int(self._observed.get["read"])
 
-    @property
-    def match_us(self) -> list[float]:
-        """Percentiles of the time to match a message, in µs; after the action."""
-        return list(self._observed.get["match_us"] or ())
+    def written(self, counts: BatchCounts, dead: int, by_query: Counter[str]) -> Written:
+        """What became of the batch, with what Spark has counted; after the action."""
+        metrics = self._observed.get
+        match_us = list(metrics["match_us"] or ())
+        return Written(counts, dead, by_query, match_us, int(metrics["timed"]), _told(metrics))
 
-    @property
-    def timed(self) -> int:
-        """The number of messages that were timed; after the action."""
-        return int(self._observed.get["timed"])
+
+def _told(metrics: Mapping[str, Any]) -> str | None:
+    count = int(metrics["unpublished"])
+    return f"{count:,} of {metrics['read']:,} messages were not published: {metrics['reason']}" if count else None
 
 
 def _properties_text(frame: DataFrame) -> Column:

@@ -13,6 +13,7 @@ use crate::broker::consumers::credit::Credit;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConsumerSlot};
 use crate::broker::queues::policy::milliseconds;
+use crate::broker::streams::named_readers::READER;
 use crate::broker::topology::{AddressKind, QueueId};
 
 impl Broker {
@@ -106,6 +107,7 @@ impl Broker {
     /// with the channel. An auto-delete queue goes with its last consumer.
     pub(crate) fn remove_consumer(&mut self, slot: ConsumerSlot) {
         let consumer = self.clients.remove_consumer(slot);
+        self.leave_place(&consumer);
         self.leave_stream(slot, &consumer);
         self.forget_filter(&consumer);
         let queue = consumer.queue;
@@ -136,6 +138,7 @@ impl Broker {
     pub(crate) fn cancel_consumers(&mut self, consumers: Vec<ConsumerSlot>) {
         for slot in consumers {
             let consumer = self.clients.remove_consumer(slot);
+            self.leave_place(&consumer);
             self.leave_stream(slot, &consumer);
             self.forget_filter(&consumer);
             let (connection, channel) = self.clients.channel_outlet(consumer.channel);
@@ -188,7 +191,7 @@ impl Broker {
 }
 
 /// Arguments of consumers that other brokers offer: to ignore them would deliver other messages than were asked for.
-const NOT_OFFERED: [&str; 3] = ["x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"];
+const NOT_OFFERED: [&str; 4] = ["x-stream-offset", READER, "x-stream-filter", "x-stream-match-unfiltered"];
 
 /// The arguments of a consumer.
 #[derive(Debug, Default)]
@@ -218,7 +221,9 @@ impl ConsumerArguments {
                     }
                     Err(reason) => reason,
                 },
-                "x-stream-offset" | "x-query" | "x-query-language" | "x-query-body" | "x-query-key" if is_reader => {
+                "x-stream-offset" | READER | "x-query" | "x-query-language" | "x-query-body" | "x-query-key"
+                    if is_reader =>
+                {
                     continue;
                 }
                 name if NOT_OFFERED.contains(&name) || name == "x-consumer-timeout" || name.starts_with("x-query") => {

@@ -114,6 +114,12 @@ impl Broker {
     #[inline]
     fn settle_delivery(&mut self, channel: ChannelSlot, delivery: &Delivery, settlement: Settlement) {
         self.give_credit(channel, delivery);
+        if delivery.entry.message == MessageId::NONE
+            && !matches!(settlement, Settlement::Requeue)
+            && let Some(consumer) = delivery.consumer
+        {
+            self.settle_for_reader(consumer, delivery.entry.position);
+        }
         self.settle_returned(delivery, settlement);
     }
 

@@ -39,6 +39,7 @@ impl Broker {
     /// [`Broker::committed`].
     pub fn commit_once(&self) {
         self.durability.commit_once();
+        self.streams.summarizer.run_once();
     }
 
     /// The reason why nothing more can be made durable, if so: nothing is confirmed any more, and the process must end.

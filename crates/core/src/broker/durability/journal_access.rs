@@ -163,6 +163,15 @@ impl Durability {
         }
     }
 
+    /// Take a change, to record it. False when there is no room for it now.
+    pub fn add_change(&mut self, change: TopologyChange) -> bool {
+        let journal = self.journal.as_mut().filter(|journal| !journal.changes.are_too_many());
+        journal.is_some_and(|journal| {
+            journal.changes.extend(std::iter::once(change));
+            true
+        })
+    }
+
     /// Record changes, in their order, as far as there is room, and call `defined` with each new definition. A removed one
     /// that `is_needed` is forgotten later. Returns the sequence of the last record.
     pub fn record_changes(

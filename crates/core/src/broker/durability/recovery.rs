@@ -112,6 +112,7 @@ impl Broker {
         let spilled = dir.join("spill");
         let opened = broker.queues.chunks_mut().open(Arc::clone(&disk), spilled, journal.segment_bytes as usize);
         opened.map_err(|error| StorageError::Spill(error.to_string()))?;
+        broker.streams.summarizer.has_thread = committer.has_thread();
         broker.durability.begin(durable, committer, StreamFiles::new(disk, &dir, journal.segment_bytes));
         let report = broker.recover_all(recovered)?;
         broker.drop_overflow();
@@ -156,7 +157,9 @@ impl Broker {
             match self.topology.recover(&read) {
                 Ok(queue) => {
                     report.definitions += 1;
-                    if let Some(queue) = queue {
+                    if let (Definition::Reader { name, next, .. }, Some(stream)) = (&read, queue) {
+                        self.recover_place(stream, name, *next);
+                    } else if let Some(queue) = queue {
                         self.recover_queue(queue, definition.id, &read)?;
                         queue_ids.insert(definition.id, queue);
                     }

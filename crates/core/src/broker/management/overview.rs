@@ -7,6 +7,7 @@ use crate::broker::connections::connection::ConnectionState;
 use crate::broker::ids::{ChannelSlot, ConnectionId};
 use crate::broker::management::metrics::{JournalMetrics, Metrics};
 use crate::broker::queues::policy::QueueKind;
+use crate::broker::streams::places::ReaderOverview;
 use crate::broker::topology::{AddressKind, QueueInfo, Topology};
 
 /// A connection, as operators see it.
@@ -69,6 +70,8 @@ pub struct QueueOverview {
     pub consumers: usize,
     /// The number of entries that were ever put into it.
     pub published: u64,
+    /// Its named readers, when it is a stream.
+    pub readers: Vec<ReaderOverview>,
 }
 
 /// A consumer, as operators see it.
@@ -192,6 +195,7 @@ impl Broker {
                 unacknowledged: queue.unacknowledged,
                 consumers: queue.consumers.len(),
                 published: queue.published,
+                readers: self.readers_of(id),
             })
         })
     }
@@ -214,7 +218,7 @@ impl Broker {
         })
     }
 
-    fn name_of(&self, vhost: crate::broker::topology::VhostId) -> String {
+    pub(crate) fn name_of(&self, vhost: crate::broker::topology::VhostId) -> String {
         self.topology.vhosts().find(|(id, _)| *id == vhost).map_or_else(String::new, |(_, name)| name.to_owned())
     }
 }

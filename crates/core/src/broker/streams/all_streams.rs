@@ -11,6 +11,7 @@ use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::all_queues::Queues;
 use crate::broker::streams::reader_table::TableScratch;
 use crate::broker::streams::stream_record;
+use crate::broker::streams::summarizer::Summarizer;
 use crate::broker::topology::{QueueId, ViewScratch};
 
 /// The maximum of bytes of streams that wait to be written before publishers wait, as in the journal.
@@ -44,6 +45,10 @@ pub(crate) struct Streams {
     pub(super) view: ViewScratch,
     /// Room to match messages with the tables of live readers.
     pub(super) table: TableScratch,
+    /// Named readers that have acknowledged something since their places were recorded.
+    acknowledged: VecDeque<Handle<ConsumerSlot>>,
+    /// Summarizes segments that are sealed.
+    pub(crate) summarizer: Summarizer,
     /// Room for the live readers that ask for a message.
     pub(super) askers: Vec<ConsumerSlot>,
 }
@@ -192,6 +197,16 @@ impl Streams {
     /// Whether live readers have something to get.
     pub fn has_live(&self) -> bool {
         !self.live.is_empty()
+    }
+
+    /// Let the place of a named reader be recorded.
+    pub(super) fn push_acknowledged(&mut self, reader: Handle<ConsumerSlot>) {
+        self.acknowledged.push_back(reader);
+    }
+
+    /// A named reader whose place is to be recorded.
+    pub(super) fn next_acknowledged(&mut self) -> Option<Handle<ConsumerSlot>> {
+        self.acknowledged.pop_front()
     }
 
     /// Let a reader go on when it is its turn.

@@ -216,6 +216,9 @@ impl Broker {
             reader.return_to_log(sequence);
             return true;
         }
+        if let Some(named) = &mut reader.named {
+            named.deliver(sequence);
+        }
         match std::mem::take(&mut reader.missed) {
             0 => self.write_record(slot, sequence, parts),
             missed => {

@@ -3,8 +3,14 @@
 pub(crate) mod all_streams;
 pub(crate) mod deliver_live;
 pub(crate) mod live_readers;
+pub(crate) mod named_readers;
+pub(crate) mod places;
 pub(crate) mod reader_table;
 pub(crate) mod reading;
+pub(crate) mod skipping;
 pub(crate) mod stream;
 pub mod stream_record;
+pub(crate) mod summarizer;
+pub(crate) mod summary;
+pub(crate) mod summary_file;
 pub(crate) mod tail;

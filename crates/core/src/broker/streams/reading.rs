@@ -4,14 +4,15 @@
 //! with an offset of their own: `x-stream-offset` (first, last, next, a number, a time) says where they begin, `x-query`
 //! which messages they want. A reader has credit like any consumer, and what it acknowledges only gives that back; one that
 //! is slow reads from disk when it can, and nobody else notices. A reader that retention has passed finds in the next
-//! message, as `x-stream-missed`, how many messages it missed.
+//! message, as `x-stream-missed`, how many messages it missed. A reader without acknowledgement has the credit of its socket:
+//! it gets what the client reads, and reads on in the log when the client has caught up.
 //!
 //! Readers at the end of a stream are live (`deliver_live.rs`): what comes is matched once for all of them, and delivered from memory.
-//! The others read the log, each for itself. That is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
+//! The others read the log, each for itself, and pass over what cannot satisfy their queries (`skipping.rs`). That is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
 
 use crate::amqp::method::BasicConsume;
 use crate::amqp::{AmqpError, BasicProperties, FieldValue, RawTable, RawValue, ReplyCode};
-use crate::journal::{self, Log, LogItem, OpenError, Retention, Sequence, Start};
+use crate::journal::{self, Log, LogItem, OpenError, Retention, SegmentNumber, Sequence, Start};
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
@@ -24,12 +25,18 @@ use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::policy::Policy;
 use crate::broker::queues::queue::QueueEntry;
+use crate::broker::streams::named_readers::READER;
+use crate::broker::streams::places::{NamedReader, Places};
+use crate::broker::streams::skipping::{Skipping, Step};
 use crate::broker::streams::stream::{Stream, StreamReader};
 use crate::broker::streams::stream_record::StreamRecord;
 use crate::broker::topology::{ConsumerFilter, QueueId, View, check_query_arguments};
 
 /// The number of steps that are made for one reader before others have their turn.
 const SLICE_STEPS: u32 = 256;
+
+/// The steps that it takes to look at a summary.
+const SUMMARY_STEPS: u32 = 16;
 
 /// The bytes of a record that take a step to read and deliver, besides the one that every record takes.
 const BYTES_PER_STEP: usize = 128;
@@ -42,8 +49,18 @@ impl Broker {
         let (log, dir) = self.durability.open_log(&dir_name(name, definition), options, policy.segment_bytes)?;
         let woken = log.synced();
         let log = self.streams.add_log(log);
-        self.queues[id].stream = Some(Box::new(Stream { log, dir, waiting: Vec::new(), woken, live: None }));
+        let summarized = SegmentNumber::default();
+        self.queues[id].stream = Some(Box::new(Stream {
+            log,
+            dir,
+            waiting: Vec::new(),
+            woken,
+            live: None,
+            summarized,
+            places: Places::new(),
+        }));
         self.streams.add_queue(id);
+        self.summarize(id);
         Ok(())
     }
 
@@ -90,11 +107,11 @@ impl Broker {
     ) -> Result<Option<Box<StreamReader>>, AmqpError> {
         let Some(log) = self.queues[queue].stream.as_ref().map(|stream| stream.log) else { return Ok(None) };
         let refused = |reason: &str| error(ReplyCode::PreconditionFailed, reason);
-        if consume.no_ack {
-            return Err(error(ReplyCode::NotImplemented, "a stream has no consumers without acknowledgement"));
+        if consume.no_ack && consume.arguments.get(READER).is_some() {
+            return Err(refused("a named reader must acknowledge: its place is behind what it has acknowledged"));
         }
         let it = &self.clients[channel];
-        if it.prefetch == 0 && it.credit.limit() == 0 {
+        if !consume.no_ack && it.prefetch == 0 && it.credit.limit() == 0 {
             let reason = format!("consumer prefetch count is not set for stream '{}'", consume.queue);
             return Err(refused(&reason));
         }
@@ -108,7 +125,10 @@ impl Broker {
         )?;
         let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let log = self.streams.log(log).ok_or_else(|| refused("the stream is gone"))?;
-        let start = start(consume.arguments, log, self.clock.wall_us())
+        let name = self.reader_name(queue, consume)?;
+        let place = name.as_ref().and_then(|name| self.place_of(queue, name));
+        let start = place
+            .map_or_else(|| start(consume.arguments, log, self.clock.wall_us()), |place| Ok(Start::Sequence(place)))
             .map_err(|reason| refused(&format!("invalid arg 'x-stream-offset' of a consumer: {reason}")))?;
         let reader = log.reader(start).map_err(|error| refused(&error.to_string()))?;
         if let Some(filter) = &filter {
@@ -116,7 +136,22 @@ impl Broker {
             self.spend_compiled();
             added?;
         }
-        Ok(Some(Box::new(StreamReader { reader, filter, missed: 0, is_live: false, is_listed: false })))
+        let skipping = Skipping::of(filter.as_ref());
+        let named = name.map(|name| {
+            if let Some(stream) = &mut self.queues[queue].stream {
+                stream.places.entry(name.clone()).or_default().is_read = true;
+            }
+            Box::new(NamedReader::new(name))
+        });
+        Ok(Some(Box::new(StreamReader {
+            reader,
+            filter,
+            skipping,
+            named,
+            missed: 0,
+            is_live: false,
+            is_listed: false,
+        })))
     }
 
     /// Let a reader go on, if it can take messages.
@@ -140,6 +175,7 @@ impl Broker {
                 stream.woken = synced;
                 woken.append(&mut stream.waiting);
                 self.wake_live(queue, synced);
+                self.summarize(queue);
             }
         }
         for slot in woken {
@@ -175,10 +211,18 @@ impl Broker {
         let mut has_more = true;
         while has_more && self.turn.spent() < end && !self.turn.is_over() && self.can_take(slot) {
             let queue = self.clients[slot].queue;
+            if self.skip(queue, &mut reader) {
+                continue;
+            }
             match reader.reader.next() {
                 Ok(Some(LogItem::Record(record))) => {
                     self.turn.spend(1 + (record.body.len() / BYTES_PER_STEP) as u32);
-                    self.read_record(slot, &reader.filter, &mut reader.missed, record.sequence, record.body);
+                    let sequence = record.sequence;
+                    if self.read_record(slot, &reader.filter, &mut reader.missed, sequence, record.body)
+                        && let Some(named) = &mut reader.named
+                    {
+                        named.deliver(sequence);
+                    }
                 }
                 Ok(Some(LogItem::Missed(first, last))) => reader.missed += last.0 - first.0 + 1,
                 Ok(Some(LogItem::Damaged(damage))) => {
@@ -205,7 +249,41 @@ impl Broker {
         }
     }
 
-    /// Deliver one record, if the reader wants it.
+    /// Move a reader over messages that cannot satisfy its query. Returns whether it has moved.
+    fn skip(&mut self, queue: QueueId, reader: &mut StreamReader) -> bool {
+        let Some(skipping) = &mut reader.skipping else { return false };
+        let log = self.queues[queue].stream.as_ref().map(|stream| stream.log);
+        let Some(log) = log.and_then(|log| self.streams.log(log)) else { return false };
+        match skipping.step(log, &mut reader.reader) {
+            Step::Read => false,
+            Step::Moved => {
+                #[cfg(test)]
+                if self.faults.skips_too_far {
+                    reader.reader.seek(reader.reader.position().next());
+                }
+                self.turn.spend(SUMMARY_STEPS);
+                true
+            }
+            Step::Lacks(after) => {
+                let log = log.clone();
+                self.streams.summarizer.add(&log, after);
+                false
+            }
+        }
+    }
+
+    /// Let the segments of a stream that have been sealed be summarized.
+    fn summarize(&mut self, queue: QueueId) {
+        let Some(stream) = &mut self.queues[queue].stream else { return };
+        let Some(log) = self.streams.log(stream.log) else { return };
+        let sealed = log.last_sealed();
+        if sealed > stream.summarized {
+            let (log, after) = (log.clone(), std::mem::replace(&mut stream.summarized, sealed));
+            self.streams.summarizer.add(&log, after);
+        }
+    }
+
+    /// Deliver one record, if the reader wants it. Returns whether it does.
     fn read_record(
         &mut self,
         slot: ConsumerSlot,
@@ -213,11 +291,11 @@ impl Broker {
         missed: &mut u64,
         sequence: Sequence,
         bytes: &[u8],
-    ) {
+    ) -> bool {
         let Ok(record) = StreamRecord::decode(bytes) else {
             *missed += 1;
             self.report_lost(self.clients[slot].queue, format!("record {sequence} is no message"));
-            return;
+            return false;
         };
         if let Some(filter) = filter {
             let view = View::new(&mut self.streams.view, record.properties, record.body);
@@ -227,11 +305,12 @@ impl Broker {
             self.metrics.count_reading(reading);
             self.turn.spend((reading.spent_ns / STEP_NS) as u32);
             if !is_match {
-                return;
+                return false;
             }
         }
         let properties = annotated(record.properties, sequence, std::mem::take(missed));
         self.write_record(slot, sequence, &Parts { properties: &properties, ..record.parts(bytes) });
+        true
     }
 
     /// Deliver the record with this number to a reader that can take it.
@@ -240,6 +319,9 @@ impl Broker {
         let mut outlet = self.clients.outlet(slot);
         let tag = outlet.write(false, parts, output_bytes_max);
         self.metrics.delivered += 1;
+        if outlet.consumer.no_ack {
+            return;
+        }
         let id = outlet.consumer.queue;
         let queue = &mut self.queues[id];
         queue.unacknowledged += 1;

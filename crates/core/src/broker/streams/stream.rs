@@ -3,10 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::journal::{LogReader, Sequence};
+use crate::journal::{LogReader, SegmentNumber, Sequence};
 
 use crate::broker::ids::{ConsumerSlot, LogId};
 use crate::broker::streams::live_readers::LiveReaders;
+use crate::broker::streams::places::{NamedReader, Places};
+use crate::broker::streams::skipping::Skipping;
 use crate::broker::topology::ConsumerFilter;
 
 /// The log of a queue of type stream.
@@ -20,6 +22,10 @@ pub(crate) struct Stream {
     pub(super) woken: Sequence,
     /// Readers that are at the end; None before the first one, and while they are served.
     pub(super) live: Option<Box<LiveReaders>>,
+    /// The last segment that was given to be summarized.
+    pub(super) summarized: SegmentNumber,
+    /// The places of named readers.
+    pub(super) places: Places,
 }
 
 #[cfg(test)]
@@ -34,6 +40,10 @@ impl Stream {
 pub(crate) struct StreamReader {
     pub(super) reader: LogReader,
     pub(super) filter: Option<ConsumerFilter>,
+    /// What it knows about messages that it need not read; None when it has to read all.
+    pub(super) skipping: Option<Box<Skipping>>,
+    /// What it has not acknowledged, if the broker keeps its place.
+    pub(super) named: Option<Box<NamedReader>>,
     pub(super) missed: u64,
     /// Whether it gets what comes from memory.
     pub(super) is_live: bool,

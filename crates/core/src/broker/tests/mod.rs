@@ -12,6 +12,7 @@ pub(super) mod invariants;
 mod keeping;
 mod live_readers;
 mod memory;
+mod named_readers;
 mod nonsense;
 mod permissions;
 mod pricing;

@@ -11,7 +11,7 @@ use crate::amqp::{BasicProperties, FieldValue, Method, PropertyFields, RawTable,
 
 use crate::broker::simulation::Faults;
 use crate::broker::{BrokerOptions, ConnectionId};
-use crate::journal::{Dice, SimulatedDisk};
+use crate::journal::{Dice, Disk, SimulatedDisk};
 use crate::testing::fewer;
 
 type IsTrue = fn(i32) -> bool;
@@ -29,6 +29,7 @@ const STEPS: u64 = 60;
 
 struct Reader {
     connection: ConnectionId,
+    no_ack: bool,
     query: usize,
     /// The least number that it may get next.
     next: u64,
@@ -71,9 +72,11 @@ impl World {
 
     fn open(disk: &SimulatedDisk, faults: Faults, dice: &mut Dice) -> (TestBroker, ConnectionId) {
         let turn_budget = [20, 100, 8_192][dice.below(3) as usize];
-        let options = BrokerOptions { turn_budget, ..BrokerOptions::default() };
+        let output_bytes_max = [500, BrokerOptions::default().output_bytes_max][dice.below(2) as usize];
+        let options = BrokerOptions { turn_budget, output_bytes_max, ..BrokerOptions::default() };
         let mut broker = TestBroker::on_disk(disk, options).0;
         broker.broker.faults = faults;
+        broker.broker.streams.summarizer.run_bytes = [200, 1_000][dice.below(2) as usize];
         let publisher = broker.connect();
         (broker, publisher)
     }
@@ -109,10 +112,10 @@ impl World {
         let connection = self.broker.connect();
         let prefetch_count = 1 + dice.below(6) as u16 * 4;
         self.broker.ask(connection, 1, BasicQos { prefetch_size: 0, prefetch_count, global: dice.below(2) == 0 });
-        let arguments = table(&arguments);
-        let consume = BasicConsume { queue: "log", consumer_tag: "c", arguments, ..Default::default() };
+        let (arguments, no_ack) = (table(&arguments), dice.below(4) == 0);
+        let consume = BasicConsume { queue: "log", consumer_tag: "c", no_ack, arguments, ..Default::default() };
         self.broker.send(connection, 1, consume);
-        self.readers.push(Reader { connection, query, next, tags: (0, 0) });
+        self.readers.push(Reader { connection, no_ack, query, next, tags: (0, 0) });
     }
 
     fn detach(&mut self, dice: &mut Dice) -> Result<(), String> {
@@ -170,6 +173,23 @@ impl World {
         self.broker.broker.disconnect(id, 0);
     }
 
+    /// Damage the summaries of a segment, or lose them.
+    fn damage_summaries(&self, dice: &mut Dice) {
+        let queue = self.broker.broker.streams.queues()[0];
+        let dir = &self.broker.broker.queues[queue].stream.as_ref().expect("a stream").dir;
+        let names = self.disk.list(dir).expect("names").into_iter().filter(|name| name.ends_with(".summary"));
+        for name in names {
+            let path = dir.join(name);
+            let file = self.disk.open_to_write(&path).expect("a file");
+            match dice.below(4) {
+                0 => self.disk.remove(&path).expect("removed"),
+                1 => file.write_at(dice.below(file.size_bytes().expect("a size")), &[7]).expect("written"),
+                2 => file.zero(0, file.size_bytes().expect("a size") / 2).expect("written"),
+                _ => {}
+            }
+        }
+    }
+
     /// Hold what a reader got against the model.
     fn take(&mut self, index: usize) -> Result<(), String> {
         let reader = &mut self.readers[index];
@@ -194,7 +214,7 @@ impl World {
                 return Err(format!("{number} does not satisfy '{query}'"));
             }
             reader.next = number + 1;
-            reader.tags.0 += 1;
+            reader.tags.0 += u64::from(!reader.no_ack);
             self.delivered += 1;
         }
         Ok(())
@@ -278,7 +298,11 @@ fn run(seed: u64, faults: Faults) -> Result<(u64, usize), String> {
                 let count = 40 + dice.below(40);
                 world.publish(count, 4_000, &mut dice); // retention removes whole segments
             }
-            23 if dice.below(4) == 0 => world.restart(&mut dice),
+            23 => match dice.below(8) {
+                0..2 => world.restart(&mut dice),
+                2..5 => world.damage_summaries(&mut dice),
+                _ => {}
+            },
             _ => {}
         }
         world.take_all()?;
@@ -323,4 +347,11 @@ fn a_reader_that_falls_back_too_far_is_caught() {
 fn a_broker_that_delivers_before_the_disk_has_it_is_caught() {
     let violation = caught(Faults { delivers_unsynced: true, ..Faults::default() });
     assert!(violation.contains("is synced"), "{violation}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
+fn a_reader_that_passes_over_too_much_is_caught() {
+    let violation = caught(Faults { skips_too_far: true, ..Faults::default() });
+    assert!(violation.contains("did not come") || violation.contains("never came"), "{violation}");
 }

@@ -177,10 +177,11 @@ fn streams_take_messages_from_exchanges_and_refuse_what_they_cannot_do() {
     world.commit();
     world.seen(id);
     assert_eq!(bodies(&read(&mut world, id, 10, &[("x-stream-offset", text("first"))])), ["1"]);
+    let named = table(&[("x-stream-reader", text("audit"))]);
     let refusals: [(Method<'static>, u16); 3] = [
         (BasicGet { queue: "log", ..Default::default() }.into(), 540),
         (BasicConsume { queue: "log", ..Default::default() }.into(), 406),
-        (BasicConsume { queue: "log", no_ack: true, ..Default::default() }.into(), 540),
+        (BasicConsume { queue: "log", no_ack: true, arguments: named, ..Default::default() }.into(), 406),
     ];
     for (method, code) in refusals {
         let id = world.connect();
@@ -426,4 +427,45 @@ fn readers_that_acknowledge_read_no_more_in_a_round_than_their_part() {
         assert!(ahead <= 2 * behind + 8, "one reader has {ahead} messages, another one {behind}");
     }
     assert!(seen.iter().all(|seen| seen.iter().copied().eq(1..=KILOBYTES as i64)), "no gap and no double");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_reader_without_acknowledgement_has_the_credit_of_its_socket_and_holds_up_nobody() {
+    const OUTPUT_BYTES_MAX: usize = 20_000;
+    let disk = SimulatedDisk::new();
+    let options = BrokerOptions { output_bytes_max: OUTPUT_BYTES_MAX, ..BrokerOptions::default() };
+    let mut world = TestBroker::on_disk(&disk, options).0;
+    let (id, slow, fast) = (world.connect(), world.connect(), world.connect());
+    declare(&mut world, id, &[]);
+    let consume = BasicConsume { queue: "log", consumer_tag: "c", no_ack: true, ..Default::default() };
+    world.ask(slow, 1, consume);
+    world.ask(fast, 1, consume);
+    let mut seen = Vec::new();
+    for round in 0..100 {
+        publish(&mut world, id, 50 * round..50 * round + 50);
+        world.commit();
+        while world.broker.has_work() {
+            world.broker.work(0);
+        }
+        seen.extend(offsets(&world.seen(fast)));
+    }
+    let everything: Vec<i64> = (1..=5_000).collect();
+    assert_eq!(seen, everything, "the slow one holds nobody up");
+    let waiting: Vec<usize> = world.broker.connections().map(|connection| connection.bytes_waiting).collect();
+    let most = waiting.iter().max().copied().unwrap_or(0);
+    assert!((OUTPUT_BYTES_MAX..OUTPUT_BYTES_MAX + 1_000).contains(&most), "{waiting:?}");
+    let mut pieces = Vec::new();
+    loop {
+        let piece = offsets(&world.seen(slow));
+        if piece.is_empty() {
+            break;
+        }
+        pieces.extend(piece);
+        while world.broker.has_work() {
+            world.broker.work(0);
+        }
+    }
+    assert_eq!(pieces, everything, "it gets everything when it reads");
+    assert_eq!(world.broker.queues().find(|queue| queue.name == "log").map(|queue| queue.unacknowledged), Some(0));
 }

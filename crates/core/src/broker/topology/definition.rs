@@ -17,6 +17,7 @@ pub(super) const VHOST: u8 = 1;
 pub(super) const EXCHANGE: u8 = 2;
 pub(super) const QUEUE: u8 = 3;
 pub(super) const BINDING: u8 = 4;
+pub(super) const READER: u8 = 5;
 
 pub(super) const TO_QUEUE: u8 = 0;
 pub(super) const TO_EXCHANGE: u8 = 1;
@@ -74,6 +75,17 @@ pub enum Definition {
         /// The query of the store that the arguments name, as it was when it was bound.
         stored: Option<StoredQuery>,
     },
+    /// The place of a named reader of a stream.
+    Reader {
+        /// The vhost of the stream.
+        vhost: String,
+        /// The stream.
+        stream: String,
+        /// The name of the reader.
+        name: String,
+        /// The number of the message that it reads next.
+        next: u64,
+    },
 }
 
 /// The identity of a [`Definition`]: its settings are not part of it.
@@ -113,6 +125,7 @@ impl Definition {
                 let [vhost, source, target, key] = [vhost, source, target, key].map(String::as_bytes);
                 DefinitionKey::of(BINDING, &[vhost, source, &[u8::from(*to_exchange)], target, key, arguments])
             }
+            Self::Reader { vhost, stream, name, .. } => DefinitionKey::reader(vhost, stream, name),
         }
     }
 
@@ -130,6 +143,7 @@ impl Definition {
                 };
                 vec![of_vhost(vhost), DefinitionKey::exchange(vhost, source), target]
             }
+            Self::Reader { vhost, stream, .. } => vec![of_vhost(vhost), DefinitionKey::queue(vhost, stream)],
         }
     }
 
@@ -165,6 +179,9 @@ impl Definition {
                         fields(BINDING, &[&all[..], &stored[..]].concat());
                     }
                 }
+            }
+            Self::Reader { vhost, stream, name, next } => {
+                fields(READER, &[vhost.as_bytes(), stream.as_bytes(), name.as_bytes(), &next.to_le_bytes()]);
             }
         }
     }
@@ -204,6 +221,11 @@ impl Definition {
                 };
                 Self::Binding { vhost, source, target, to_exchange, key, arguments, stored }
             }
+            READER => {
+                let (vhost, stream, name) = (reader.text()?, reader.text()?, reader.text()?);
+                let next = reader.bytes()?.try_into().map_err(|_| DefinitionError("a place that is no number"))?;
+                Self::Reader { vhost, stream, name, next: u64::from_le_bytes(next) }
+            }
             _ => return Err(DefinitionError("a definition of an unknown kind")),
         };
         reader.finish()?;
@@ -225,6 +247,11 @@ impl DefinitionKey {
     /// The key of a queue.
     pub(crate) fn queue(vhost: &str, name: &str) -> Self {
         Self::of(QUEUE, &[vhost.as_bytes(), name.as_bytes()])
+    }
+
+    /// The key of a named reader of a stream.
+    pub(crate) fn reader(vhost: &str, stream: &str, name: &str) -> Self {
+        Self::of(READER, &[vhost.as_bytes(), stream.as_bytes(), name.as_bytes()])
     }
 
     /// The bytes of the key.

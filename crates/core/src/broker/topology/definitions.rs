@@ -13,7 +13,7 @@ use super::settings::{ExchangeKind, ExchangeSettings, QueueSettings};
 use super::{Topology, errors};
 
 /// The owner that recovery uses: recovered queues are not exclusive to any connection.
-const NOBODY: Owner = Owner::MAX;
+pub const NOBODY: Owner = Owner::MAX;
 
 impl Topology {
     /// Move the changes of what survives a restart to `changes`, in the order in which they happened.
@@ -137,6 +137,10 @@ impl Topology {
                 let bind = Bind { source, target, key, arguments: RawTable::new(arguments) };
                 let find = || stored.clone().ok_or_else(|| "it is not in the journal".to_owned());
                 self.bind(self.known_vhost(vhost)?, &bind, NOBODY, &mut |_| find())?;
+            }
+            // Its stream keeps it.
+            Definition::Reader { vhost, stream, .. } => {
+                return self.queue(self.known_vhost(vhost)?, stream, NOBODY).map(Some);
             }
         }
         Ok(None)

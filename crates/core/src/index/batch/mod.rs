@@ -104,7 +104,7 @@ pub fn read_messages<E: From<EngineError>>(
     batch: &RecordBatch,
     mut each: impl FnMut(Result<Message<'_>, UnreadableRow>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (rows, mut properties) = (MessageRows::new(batch, &|_| true)?, Properties::new());
+    let (rows, mut properties) = (MessageRows::new(batch, &|_| true)?, Properties::default());
     (0..batch.num_rows()).try_for_each(|row| each(rows.read(row, &mut properties)))
 }
 
@@ -141,7 +141,7 @@ fn match_in_threads(
 }
 
 fn match_range(version: &Version, rows: &MessageRows<'_>, range: Range<usize>) -> Result<MatchedRows, EngineError> {
-    let (mut scratch, mut properties) = (Scratch::new(), Properties::new());
+    let (mut scratch, mut properties) = (Scratch::new(), Properties::default());
     let mut matched = MatchedRows { ends: Vec::with_capacity(range.len()), ..MatchedRows::default() };
     for row in range {
         match rows.read(row, &mut properties) {
@@ -291,7 +291,7 @@ impl<'a> PropertyColumns<'a> {
             Self::Mapping(decode) => {
                 *properties = match decode(row).map_err(|reason| in_row("properties", row, &reason))? {
                     Value::Map(properties) => properties,
-                    Value::Null => Properties::new(),
+                    Value::Null => Properties::default(),
                     _ => return Err(in_row("properties", row, "expected an object: names and values")),
                 }
             }

@@ -236,7 +236,7 @@ fn any_number_of_threads_gives_the_answers_of_single_matches() {
     let single = |(x, y): (Option<i64>, Option<&str>)| {
         let x = x.map_or(Value::Null, Value::Int);
         let y = y.map_or(Value::Null, |y| Value::Text(y.into()));
-        let properties = [("x".into(), x), ("y".into(), y)].into();
+        let properties = [("x".into(), x), ("y".into(), y)].into_iter().collect();
         let mut matched = Vec::new();
         let message = Message::new("", &properties, Body::Absent);
         engine.match_into(&message, &mut Scratch::new(), &mut matched).expect("in memory");

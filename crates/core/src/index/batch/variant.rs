@@ -96,7 +96,7 @@ impl VariantDecoder<'_> {
         let count = number(bytes, 0, count_bytes).ok_or(CUT)?;
         let offsets = count_bytes + count * id_bytes;
         let values = offsets + (count + 1) * offset_bytes;
-        let mut properties = Properties::new();
+        let mut properties = Properties::default();
         for index in 0..count {
             let id = number(bytes, count_bytes + index * id_bytes, id_bytes).ok_or(CUT)?;
             let name = self.names.get(id).ok_or("a field of the variant has no name")?;

@@ -164,6 +164,7 @@ impl Interner {
     #[must_use]
     pub fn attribute_infos(&self) -> Vec<AttributeInfo> {
         let info = |a: &InternedAttribute| AttributeInfo {
+            has_symbols: a.symbol_count > 0,
             has_ranges: a.has_ranges,
             has_times: a.has_times,
             ..AttributeInfo::new(a.origin, a.name.clone())

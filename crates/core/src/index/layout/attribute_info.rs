@@ -12,6 +12,8 @@ pub struct AttributeInfo {
     pub origin: AttributeOrigin,
     /// The property's name; empty for the topic.
     pub name: Box<str>,
+    /// True when queries name values of it.
+    pub has_symbols: bool,
     /// True when ranges look at its number.
     pub has_ranges: bool,
     /// True when queries compare it with times, so that texts are read as times, too.
@@ -32,7 +34,17 @@ impl AttributeInfo {
     pub fn new(origin: AttributeOrigin, name: Box<str>) -> Self {
         let (summaries, group) = (ByClass([SummaryId::NONE; 4]), GroupId::NONE);
         let undecided = SummaryId::NONE;
-        Self { origin, name, has_ranges: false, has_times: false, has_keys: false, group, summaries, undecided }
+        Self {
+            origin,
+            name,
+            has_symbols: false,
+            has_ranges: false,
+            has_times: false,
+            has_keys: false,
+            group,
+            summaries,
+            undecided,
+        }
     }
 
     /// True when its values rule out leaves.
@@ -46,7 +58,8 @@ impl AttributeInfo {
     /// A description of the damage.
     pub fn decode(decoder: &mut RecordDecoder<'_>) -> Result<Self, String> {
         let origin = decoder.one_of(&AttributeOrigin::ALL, "origin of an attribute")?;
-        let (has_ranges, has_times, has_keys) = (decoder.flag()?, decoder.flag()?, decoder.flag()?);
+        let (has_symbols, has_ranges) = (decoder.flag()?, decoder.flag()?);
+        let (has_times, has_keys) = (decoder.flag()?, decoder.flag()?);
         let name = decoder.text()?.into();
         let group = GroupId(decoder.half_word()?);
         let mut summaries = [SummaryId::NONE; 4];
@@ -54,7 +67,17 @@ impl AttributeInfo {
             *summary = SummaryId(decoder.half_word()?);
         }
         let undecided = SummaryId(decoder.half_word()?);
-        Ok(Self { origin, name, has_ranges, has_times, has_keys, group, summaries: ByClass(summaries), undecided })
+        Ok(Self {
+            origin,
+            name,
+            has_symbols,
+            has_ranges,
+            has_times,
+            has_keys,
+            group,
+            summaries: ByClass(summaries),
+            undecided,
+        })
     }
 }
 
@@ -63,7 +86,8 @@ pub fn encode_attributes(attributes: &[AttributeInfo]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for attribute in attributes {
         bytes.push(attribute.origin as u8);
-        bytes.extend([attribute.has_ranges, attribute.has_times, attribute.has_keys].map(u8::from));
+        let AttributeInfo { has_symbols, has_ranges, has_times, has_keys, .. } = *attribute;
+        bytes.extend([has_symbols, has_ranges, has_times, has_keys].map(u8::from));
         encode_text(&attribute.name, &mut bytes);
         let summaries = attribute.summaries.0.into_iter().chain([attribute.undecided]);
         let numbers = [attribute.group.0].into_iter().chain(summaries.map(|summary| summary.0));

@@ -23,6 +23,12 @@ pub fn prefetch_all<T>(values: &[T]) {
     }
 }
 
+/// Prefetch the first cache line of `bytes`, even if they are shorter.
+#[inline(always)]
+pub fn prefetch_first(bytes: &[u8]) {
+    prefetch_line(bytes.as_ptr());
+}
+
 #[inline(always)]
 fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -15,7 +15,7 @@ use crate::index::term::Scalar;
 use crate::index::value_class::ValueClass;
 use crate::message::{Body, Message, Resolved, Value};
 
-use super::hashed_message::{HashedMessage, HashedProperty, HashedScalar, HashedValue};
+use super::hashed_message::{HashedMessage, HashedProperty, HashedValue};
 use super::scratch::SegmentScratch;
 
 /// The cost of looking up a name in a message, relative to checking that the segment does not know the name of a property.
@@ -34,7 +34,8 @@ impl Segment {
         scratch.codes.begin(self.attributes.count());
         scratch.groups.clear();
         if let Some(topic) = self.attributes.topic {
-            self.encode_scalar(topic, &hashed.topic, scratch)?;
+            let scalar = Scalar::Text(message.topic);
+            self.encode_scalar(topic, scalar, hashed.topic_hash.of(scalar), scratch)?;
         }
         topic_symbols.iter().for_each(|(attribute, symbol)| scratch.add(*attribute, *symbol));
         if self.attributes.name_count() * LOOK_UP_COST > message.properties.len() {
@@ -92,8 +93,11 @@ impl Segment {
         asked.clear();
         for (index, property) in properties.iter().enumerate() {
             let Some(named) = self.attributes.find(property.name, property.name_hash) else { continue };
-            if let (Some(attribute), Some(scalar)) = (named.property, &property.value.scalar) {
-                prefetch_hashed(&self.store, attribute, scalar.hash())?;
+            if let (Some(attribute), Resolved::One(value)) = (named.property, &property.value.values)
+                && self.attributes.info(attribute).has_symbols
+                && let Some(scalar) = Scalar::of(value)
+            {
+                prefetch_hashed(&self.store, attribute, property.value.hash.of(scalar))?;
             }
             asked.push((index, named));
         }
@@ -145,8 +149,8 @@ impl Segment {
             Resolved::One(Value::Null) => scratch.codes.set_class(attribute, ValueClass::Null),
             Resolved::One(Value::Present) => scratch.codes.set_class(attribute, ValueClass::Valueless),
             Resolved::One(number) => {
-                match &value.scalar {
-                    Some(scalar) => self.encode_scalar(attribute, scalar, scratch)?,
+                match Scalar::of(number).filter(|_| info.has_symbols) {
+                    Some(scalar) => self.encode_scalar(attribute, scalar, value.hash.of(scalar), scratch)?,
                     None => scratch.codes.set_class(attribute, ValueClass::Other),
                 }
                 if info.has_ranges {
@@ -222,10 +226,11 @@ impl Segment {
     fn encode_scalar(
         &self,
         attribute: AttributeId,
-        scalar: &HashedScalar<'_>,
+        scalar: Scalar<'_>,
+        hash: u64,
         scratch: &mut SegmentScratch,
     ) -> Result<(), EngineError> {
-        match find_hashed(&self.store, attribute, scalar.scalar, scalar.hash())? {
+        match find_hashed(&self.store, attribute, scalar, hash)? {
             None => scratch.codes.set_class(attribute, ValueClass::Other),
             Some(symbol) => {
                 scratch.codes.set_symbol(attribute, symbol);

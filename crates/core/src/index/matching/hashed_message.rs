@@ -4,31 +4,22 @@ use std::cell::Cell;
 
 use smallvec::SmallVec;
 
-use crate::index::hash::hash_name;
+use crate::index::layout::cpu::prefetch_first;
 use crate::index::term::Scalar;
-use crate::message::{Message, Resolved};
+use crate::message::{Message, Resolved, Value};
+use crate::name_hash::hash_name;
 
-/// A scalar, and its hash once a segment has needed it.
-#[derive(Debug)]
-pub struct HashedScalar<'m> {
-    /// The value.
-    pub scalar: Scalar<'m>,
-    hash: Cell<Option<u64>>,
-}
+/// The hash of a scalar once a segment has needed it.
+#[derive(Debug, Default)]
+pub struct LazyHash(Cell<Option<u64>>);
 
-impl<'m> HashedScalar<'m> {
-    /// A value that has not been hashed.
+impl LazyHash {
+    /// The hash of `scalar`, always the same one, for any attribute. Cost: linear in a text, the first time.
     #[inline]
-    pub fn new(scalar: Scalar<'m>) -> Self {
-        Self { scalar, hash: Cell::new(None) }
-    }
-
-    /// The hash of the scalar, for any attribute. Cost: linear in a text, the first time.
-    #[inline]
-    pub fn hash(&self) -> u64 {
-        self.hash.get().unwrap_or_else(|| {
-            let hash = self.scalar.hash();
-            self.hash.set(Some(hash));
+    pub fn of(&self, scalar: Scalar<'_>) -> u64 {
+        self.0.get().unwrap_or_else(|| {
+            let hash = scalar.hash();
+            self.0.set(Some(hash));
             hash
         })
     }
@@ -39,18 +30,14 @@ impl<'m> HashedScalar<'m> {
 pub struct HashedValue<'m> {
     /// One value or several.
     pub values: Resolved<'m>,
-    /// The value, if it is one that can be equal to something.
-    pub scalar: Option<HashedScalar<'m>>,
+    /// The hash of the one value.
+    pub hash: LazyHash,
 }
 
 impl<'m> From<Resolved<'m>> for HashedValue<'m> {
     #[inline]
     fn from(values: Resolved<'m>) -> Self {
-        let scalar = match values {
-            Resolved::One(value) => Scalar::of(value).map(HashedScalar::new),
-            Resolved::Many(_) => None,
-        };
-        Self { values, scalar }
+        Self { values, hash: LazyHash::default() }
     }
 }
 
@@ -73,8 +60,8 @@ const PROPERTIES: usize = 24;
 pub struct HashedMessage<'m, 'p> {
     /// The message itself.
     pub message: &'m Message<'p>,
-    /// The topic of the message.
-    pub topic: HashedScalar<'m>,
+    /// The hash of its topic.
+    pub topic_hash: LazyHash,
     properties: SmallVec<[HashedProperty<'m>; PROPERTIES]>,
     are_properties_hashed: bool,
 }
@@ -82,18 +69,23 @@ pub struct HashedMessage<'m, 'p> {
 impl<'m, 'p> HashedMessage<'m, 'p> {
     /// A message that has not been hashed.
     pub fn new(message: &'m Message<'p>) -> Self {
-        let topic = HashedScalar::new(Scalar::Text(message.topic));
-        Self { message, topic, properties: SmallVec::new(), are_properties_hashed: false }
+        Self { message, topic_hash: LazyHash::default(), properties: SmallVec::new(), are_properties_hashed: false }
     }
 
     /// The properties, apart from empty lists, which count as absent. Cost: linear in them, the first time.
+    ///
+    /// Names and texts lie all over the memory, so all are prefetched before the first is read.
     pub fn properties(&mut self) -> &[HashedProperty<'m>] {
         if !self.are_properties_hashed {
             self.are_properties_hashed = true;
             self.properties.extend(self.message.properties.iter().filter_map(|(name, value)| {
-                let value = Resolved::of(value)?.into();
-                Some(HashedProperty { name, name_hash: hash_name(name), value })
+                prefetch_first(name.as_bytes());
+                if let Value::Text(text) = value {
+                    prefetch_first(text.as_bytes());
+                }
+                Some(HashedProperty { name, name_hash: 0, value: Resolved::of(value)?.into() })
             }));
+            self.properties.iter_mut().for_each(|property| property.name_hash = hash_name(property.name));
         }
         &self.properties
     }

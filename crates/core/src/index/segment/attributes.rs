@@ -3,10 +3,10 @@
 use hashbrown::{HashMap, HashTable};
 
 use crate::index::codec::RecordDecoder;
-use crate::index::hash::hash_name;
 use crate::index::ids::AttributeId;
 use crate::index::layout::attribute_info::AttributeInfo;
 use crate::index::origin::AttributeOrigin;
+use crate::name_hash::hash_name;
 
 /// The attributes that a name of a property leads to.
 #[derive(Clone, Copy, Debug, Default)]

@@ -329,7 +329,7 @@ fn new_topics_and_topics_that_come_again_agree_with_brute_force_while_queries_ch
 fn check_topics(has_prefixes: bool) {
     let mut random = Random(23);
     let mut pair = Pair::default();
-    let (mut scratch, none) = (Scratch::new(), Properties::new());
+    let (mut scratch, none) = (Scratch::new(), Properties::default());
     for count in [3, 20, 200, 400].map(fewer) {
         for _ in 0..count {
             let query = topic_query(&mut random, has_prefixes);
@@ -463,7 +463,7 @@ fn all_who_subscribe_to_equal_queries_are_found_also_after_some_have_left() {
         let check = |pair: &Pair| {
             for (value, price) in rounds(0..9).flat_map(|value| [-1, 7, 20, 41].map(|price| (value, price))) {
                 let value = Value::Text(format!("v{value}").into());
-                let properties = [("a".into(), value), ("price".into(), Value::Int(price))].into();
+                let properties = [("a".into(), value), ("price".into(), Value::Int(price))].into_iter().collect();
                 let message = Message::new("", &properties, Body::Absent);
                 let mut matched = Vec::new();
                 pair.engine.match_into(&message, &mut Scratch::new(), &mut matched).expect("whole");
@@ -505,7 +505,7 @@ fn equal_queries_that_were_added_last_are_evaluated_once() {
     let engine = Engine::new();
     let ids: Vec<_> = (0..10).map(|_| engine.add(query())).collect();
     assert!(engine.remove(ids[0]).expect("in memory"), "the first, which the others are equal to");
-    let (properties, mut scratch, mut matched) = (Properties::new(), Scratch::new(), Vec::new());
+    let (properties, mut scratch, mut matched) = (Properties::default(), Scratch::new(), Vec::new());
     let message = Message::new("", &properties, Body::Absent);
     engine.match_into(&message, &mut scratch, &mut matched).expect("in memory");
     assert_eq!((&matched[..], expensive.counts().calls), (&ids[1..], 1));
@@ -522,7 +522,7 @@ fn an_engine_goes_on_after_a_panic_in_an_expensive_predicate() {
         Query::new(Predicate::Opaque(Opaque::new(InjectedCost::new("x", 1.0, answer))).into()).expect("a query"),
     ));
     let matched = |number| {
-        let properties = [("a".into(), Value::Int(number))].into();
+        let properties = [("a".into(), Value::Int(number))].into_iter().collect();
         let (mut scratch, mut matched) = (Scratch::new(), Vec::new());
         let message = Message::new("", &properties, Body::Absent);
         engine.match_into(&message, &mut scratch, &mut matched).expect("in memory");

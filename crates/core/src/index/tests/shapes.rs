@@ -107,7 +107,7 @@ fn perhaps_several(random: &mut Random, one: fn(&mut Random) -> Value) -> Value 
 
 fn properties(random: &mut Random) -> Properties {
     type Make = fn(&mut Random) -> Value;
-    let mut all = Properties::new();
+    let mut all = Properties::default();
     let kinds: [(&str, Make); 6] =
         [("x", number), ("y", number), ("z", number), ("at", time), ("symbol", word), ("tags", word)];
     for (name, one) in kinds {
@@ -178,7 +178,7 @@ fn what_is_kept_of_evaluated_queries_is_counted() {
     engine.change(queries.collect(), &[]).expect("whole");
     engine.settle();
     let list = Value::List(["v1", "v2"].map(|tag| Value::Text(tag.into())).into());
-    let tags = Properties::from([("tags".into(), list)]);
+    let tags = Properties::from_iter([("tags".into(), list)]);
     let (before, mut matched) = (engine.bytes(), Vec::new());
     let mut bytes_after_a_match = || {
         matched.clear();

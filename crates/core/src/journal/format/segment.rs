@@ -80,6 +80,17 @@ pub(crate) fn spare_name(ordinal: SegmentNumber) -> String {
     format!("spare-{ordinal:08}.segment")
 }
 
+/// The name of the file of a segment's summary.
+pub(crate) fn summary_name(ordinal: SegmentNumber) -> String {
+    format!("{ordinal:08}.summary")
+}
+
+/// The segment whose summary a file of this name is.
+pub(crate) fn summary_of(name: &str) -> Option<SegmentNumber> {
+    let ordinal = SegmentNumber(name.strip_suffix(".summary")?.parse().ok()?);
+    (summary_name(ordinal) == name).then_some(ordinal)
+}
+
 /// The initial value of the checksums in a segment. Checksums of two 32-bit numbers after the same prefix always
 /// differ, so no two segments of one log have the same seed, and none accepts a record of another.
 pub(crate) fn seed(log_id: u64, ordinal: SegmentNumber) -> Seed {

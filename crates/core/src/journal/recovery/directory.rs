@@ -10,7 +10,9 @@ use crate::journal::format::footer::Trailer;
 use crate::journal::format::mark;
 use crate::journal::format::mark::LogMark;
 use crate::journal::format::record::Seed;
-use crate::journal::format::segment::{DATA_START, SEGMENT_BYTES_MIN, SegmentHeader, SegmentName, VERSION, seed};
+use crate::journal::format::segment::{
+    DATA_START, SEGMENT_BYTES_MIN, SegmentHeader, SegmentName, SegmentNumber, VERSION, seed, summary_name, summary_of,
+};
 
 /// The directory of a log.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct Listing {
     pub segments: Vec<SegmentName>,
     /// The names of files that wait to be reused.
     pub spares: Vec<String>,
+    /// The segments that summaries are of.
+    pub summaries: Vec<SegmentNumber>,
     pub has_mark: bool,
 }
 
@@ -55,6 +59,7 @@ impl Listing {
                 Some(name) => listing.segments.push(name),
                 None if text == mark::FILE_NAME => listing.has_mark = true,
                 None if text.starts_with("spare-") => listing.spares.push(text),
+                None if let Some(ordinal) = summary_of(&text) => listing.summaries.push(ordinal),
                 None => {} // not ours, not our business
             }
         }
@@ -111,6 +116,11 @@ impl Directory {
     pub fn with_file(&self, name: SegmentName, file: Arc<dyn DiskFile>) -> io::Result<SegmentFile> {
         let file_bytes = file.size_bytes()?;
         Ok(SegmentFile { name, file, file_bytes, seed: seed(self.log_id, name.ordinal) })
+    }
+
+    /// Remove the summary of a segment, if there is one.
+    pub fn remove_summary(&self, ordinal: SegmentNumber) {
+        _ = self.disk.remove(&self.path.join(summary_name(ordinal))); // most have none, and one that stays harms nobody
     }
 
     /// Whether the header of a segment is intact and its own.

@@ -13,7 +13,7 @@ use crate::journal::disk::Disk;
 use crate::journal::errors::OpenError;
 use crate::journal::format::footer::SegmentContents;
 use crate::journal::format::record::{HEADER_BYTES, Sequence};
-use crate::journal::format::segment::{SegmentHeader, SegmentName, SegmentNumber};
+use crate::journal::format::segment::{SegmentHeader, SegmentName, SegmentNumber, summary_name};
 use crate::journal::recovery::completeness;
 use crate::journal::recovery::directory::{Directory, SegmentFile};
 use crate::journal::recovery::scan::{Scanner, WalkExtent, Walked, proven_behind, walk};
@@ -80,6 +80,11 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>, path: &Path, index_heads: bool) -> R
     let first = listing.segments.first().copied().unwrap_or(first);
     let mark = MarkFile::open(&directory, &listing, mark, first)?;
     let (segments, spares) = (listing.segments, listing.spares);
+    for ordinal in listing.summaries {
+        if !segments.iter().any(|name| name.ordinal == ordinal) {
+            _ = disk.remove(&path.join(summary_name(ordinal))); // a hint, which is of nothing any more
+        }
+    }
     let mut recovered = RecoveredLog {
         directory,
         mark,

@@ -123,3 +123,45 @@ fn with_real_files_it_is_the_same() {
     crate::journal::DirectoryLock::take(&root).expect("free again");
     std::fs::remove_dir_all(&root).expect("removed");
 }
+
+#[test]
+fn a_summary_goes_with_its_segment_and_nothing_depends_on_it() {
+    let disk = SimulatedDisk::new();
+    let bench = TestLog::open(&disk, small(4096));
+    bench.commit(1, 200, 100);
+    let summaries = |disk: &SimulatedDisk| {
+        let names = disk.list(dir()).expect("names").into_iter();
+        names.filter(|name| name.ends_with(".summary")).collect::<std::collections::BTreeSet<_>>()
+    };
+    let mut sealed = Vec::new();
+    let mut after = bench.log.sealed_after(super::super::SegmentNumber(0));
+    while let Some((ordinal, last)) = after {
+        let found = bench.log.sealed_at(last).expect("sealed");
+        assert_eq!((found.0, found.2), (ordinal, last));
+        assert_eq!(bench.log.sealed_at(found.1), Some(found));
+        bench.log.write_summary(ordinal, &[7; 100]).expect("written");
+        bench.log.write_summary(ordinal, &ordinal.0.to_le_bytes()).expect("written again");
+        sealed.push((ordinal, last));
+        after = bench.log.sealed_after(ordinal);
+    }
+    let (last, end) = sealed[sealed.len() - 1];
+    assert!(sealed.len() > 3 && bench.log.last_sealed() == last);
+    assert_eq!(bench.log.sealed_at(end.next()), None, "it is being written");
+    assert_eq!(summaries(&disk).len(), sealed.len());
+    let mut bytes = [0; 8];
+    let read = bench.log.open_summary(last).expect("a summary").read_at(0, &mut bytes).expect("read");
+    assert_eq!(bytes[..read], last.0.to_le_bytes());
+    let (removed, through) = sealed[1];
+    bench.log.remove_through(through);
+    bench.commit(200, 201, 100);
+    assert_eq!(summaries(&disk).len(), sealed.len() - 2);
+    bench.log.write_summary(removed, b"late").expect("nobody minds");
+    assert!(bench.log.open_summary(removed).is_err() && bench.log.sealed_at(through).is_none());
+    drop(bench);
+    disk.create(&dir().join("00000001.summary"), 4).expect("an orphan");
+    let bench = TestLog::open(&disk, small(4096));
+    assert_eq!(summaries(&disk).len(), sealed.len() - 2);
+    bench.log.abandon();
+    bench.log.write_summary(last, b"late").expect("nobody minds");
+    assert!(bench.log.open_summary(last).is_err(), "a log that goes");
+}

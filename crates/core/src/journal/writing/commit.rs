@@ -186,6 +186,7 @@ impl SharedLog {
             }
             disk.sync_dir(&self.directory.path)?;
             self.forget_first(name, is_kept.then_some(spare));
+            self.directory.remove_summary(name.ordinal);
         }
         Ok(())
     }

@@ -80,6 +80,12 @@ impl Committer {
         self.queue.commit_once()
     }
 
+    /// Whether a thread commits.
+    #[must_use]
+    pub fn has_thread(&self) -> bool {
+        self.thread.is_some()
+    }
+
     /// The reason why nothing is committed any more.
     #[must_use]
     pub fn failed(&self) -> Option<&str> {

@@ -8,6 +8,7 @@ mod budget;
 mod claim;
 mod form;
 mod keys;
+mod necessity;
 mod patterns;
 mod region;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use crate::query::Query;
 use budget::{Budget, STEPS_MAX};
 use form::Form;
 pub(crate) use keys::FilingKey;
+pub use necessity::{Necessity, Part, Sought};
 
 /// The claims that a query consists of.
 #[derive(Debug)]

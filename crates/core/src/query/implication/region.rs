@@ -240,6 +240,11 @@ impl ValueInterval<'_> {
         (self.low.is_some(), self.high.is_some())
     }
 
+    /// The lower and the upper bound.
+    pub(super) fn ends(&self) -> [Option<&Value>; 2] {
+        [&self.low, &self.high].map(|bound| bound.as_ref().map(|bound| &*bound.value))
+    }
+
     fn contains(&self, value: &Value) -> bool {
         let is_on_side = |bound: &Option<IntervalBound<'_>>, side: Ordering| match bound {
             None => true,

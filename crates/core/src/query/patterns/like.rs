@@ -150,6 +150,15 @@ impl LikePattern {
         Some(NecessaryNeedle { needle, anchor, is_exact: self.is_only(anchor) })
     }
 
+    /// The text that every match begins with.
+    #[must_use]
+    pub fn beginning(&self) -> &str {
+        match self.0.first.0.first() {
+            Some(Piece::Literal(text)) => text,
+            _ => "",
+        }
+    }
+
     /// The literal runs and their positions.
     fn anchored_literals(&self) -> Vec<(&str, Anchor)> {
         let Some(rest) = &self.0.rest else {

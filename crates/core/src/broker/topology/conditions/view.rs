@@ -135,7 +135,7 @@ impl<'a> View<'a> {
 #[must_use]
 pub fn properties_seen(amqp: &AmqpProperties<'_>, body: &[u8], mode: BodyMode) -> Properties {
     let has_fields = |value: &Value| matches!(value, Value::Map(_) | Value::List(_));
-    let mut properties = Properties::new();
+    let mut properties = Properties::default();
     fill(&mut properties, amqp);
     properties.retain(|name, _| !name.starts_with('\0'));
     if mode == BodyMode::Json {
@@ -191,7 +191,7 @@ fn fill(properties: &mut Properties, amqp: &AmqpProperties<'_>) {
 
 /// A field's value as queries see it. Bytes that are not UTF-8, and numbers and instants beyond 64 bits, are present but
 /// have no value.
-pub(in crate::broker::topology) fn value(raw: RawValue<'_>) -> Value {
+pub fn value(raw: RawValue<'_>) -> Value {
     match raw {
         RawValue::Bool(truth) => Value::Bool(truth),
         RawValue::F32(number) => Value::Float(number.into()),
@@ -202,7 +202,7 @@ pub(in crate::broker::topology) fn value(raw: RawValue<'_>) -> Value {
         }
         RawValue::Array(array) => Value::List(array.iter().map_while(Result::ok).map(value).collect()),
         RawValue::Table(table) => {
-            let mut inner = Properties::new();
+            let mut inner = Properties::default();
             for (name, raw) in table.iter().map_while(Result::ok) {
                 inner.entry(name.into()).or_insert_with(|| value(raw));
             }

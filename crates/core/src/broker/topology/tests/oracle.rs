@@ -251,7 +251,7 @@ fn query_is_true(arguments: &Table, key: &str, properties: BasicProperties<'_>, 
 
 /// Headers under their names, properties above them, and a JSON body under `body`.
 fn values(properties: BasicProperties<'_>, body: &[u8], is_json: bool) -> Values {
-    let mut values = Values::new();
+    let mut values = Values::default();
     let of = |value: RawValue<'_>| super::super::conditions::view::value(value);
     for field in properties.headers().iter().flat_map(RawTable::iter) {
         let (name, value) = field.expect("a table");

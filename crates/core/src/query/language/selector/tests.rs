@@ -311,7 +311,7 @@ fn under_takes_several_values_of_which_one_is_enough() {
 #[test]
 fn texts_that_read_as_times_are_times_beside_times() {
     let truth = |text: &str, value: Value| {
-        let properties: Properties = [("a".into(), value)].into();
+        let properties: Properties = [("a".into(), value)].into_iter().collect();
         read(text, SelectorDialect::Jms)
             .evaluate(&Message::new("2026-01-31T12:00:00Z", &properties, Body::Absent), None)
     };
@@ -340,7 +340,7 @@ fn texts_that_read_as_times_are_times_beside_times() {
     assert_eq!(truth("a > DATE '2026-01-01'", list.clone()), Some(true));
     assert_eq!(truth("a = DATE '2026-01-01'", list), Some(false));
     assert_eq!(truth("a = '1970-01-01T00:00:00Z'", Value::Timestamp(0)), Some(false));
-    let properties: Properties = [("a".into(), text(noon)), ("b".into(), Value::Timestamp(0))].into();
+    let properties: Properties = [("a".into(), text(noon)), ("b".into(), Value::Timestamp(0))].into_iter().collect();
     let message = Message::new("", &properties, Body::Absent);
     for (query, expected) in [("a > b", true), ("b < a", true), ("b BETWEEN b AND a", true), ("a = b", false)] {
         assert_eq!(read(query, SelectorDialect::Jms).evaluate(&message, None), Some(expected), "{query}");
@@ -356,7 +356,8 @@ fn the_figure_of_the_pnnl_paper_is_read_as_it_was_sent() {
         ("Body", "I covered my daffodils, garlic, and rhubarb\nlast night in hopes of saving them. ... get warmer?"),
     ]
     .map(|(name, value)| (name.into(), Value::Text(value.into())))
-    .into();
+    .into_iter()
+    .collect();
     let message = Message::of_record(&properties, None, None);
     for text in [
         "From = \"Someone (Someone@yahoo.com)\"",
@@ -366,7 +367,8 @@ fn the_figure_of_the_pnnl_paper_is_read_as_it_was_sent() {
     ] {
         assert_eq!(read(text, SelectorDialect::Cbm).evaluate(&message, None), Some(true), "{text}");
     }
-    let author: Properties = [("from".into(), Value::Int(1)), ("Author".into(), Value::Text("James".into()))].into();
+    let author: Properties =
+        [("from".into(), Value::Int(1)), ("Author".into(), Value::Text("James".into()))].into_iter().collect();
     let message = Message::of_record(&author, None, None);
     assert_eq!(read("From = \"James\"", SelectorDialect::Cbm).evaluate(&message, None), Some(true));
 }

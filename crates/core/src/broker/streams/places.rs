@@ -1,0 +1,70 @@
+//! The places of a stream's named readers, and what each has not acknowledged.
+
+use std::collections::BTreeSet;
+
+use hashbrown::HashMap;
+
+use crate::journal::Sequence;
+
+/// The maximum number of deliveries to a named reader that are noted: more than its credit. The others were put back, and come
+/// again when it resumes, because those that are noted do.
+const UNSETTLED_MAX: usize = 2 * 65_536;
+
+/// The place of a named reader, as its stream keeps it.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// The number that it reads next; None before it is known.
+    pub(super) next: Option<Sequence>,
+    /// Whether a consumer reads under this name.
+    pub(super) is_read: bool,
+}
+
+/// What a consumer that is a named reader has not acknowledged.
+#[derive(Debug)]
+pub(crate) struct NamedReader {
+    pub(super) name: Box<str>,
+    /// The numbers of deliveries that were not acknowledged: of too many the first ones, which decide where it resumes.
+    unsettled: BTreeSet<Sequence>,
+    /// Whether it is among those whose places are recorded in the next tick.
+    pub(super) is_listed: bool,
+}
+
+/// A named reader, as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReaderOverview {
+    /// Its name.
+    pub name: String,
+    /// The number that it reads next.
+    pub next: u64,
+    /// How many messages are from there to the end of the stream.
+    pub lag: u64,
+    /// Whether a consumer reads under this name now.
+    pub is_reading: bool,
+}
+
+/// The named readers of a stream.
+pub(crate) type Places = HashMap<Box<str>, Place>;
+
+impl NamedReader {
+    pub fn new(name: Box<str>) -> Self {
+        Self { name, unsettled: BTreeSet::new(), is_listed: false }
+    }
+
+    /// Note a delivery.
+    pub fn deliver(&mut self, sequence: Sequence) {
+        self.unsettled.insert(sequence);
+        if self.unsettled.len() > UNSETTLED_MAX {
+            self.unsettled.pop_last();
+        }
+    }
+
+    /// Note that a delivery was acknowledged.
+    pub(super) fn settle(&mut self, sequence: Sequence) {
+        self.unsettled.remove(&sequence);
+    }
+
+    /// The first delivery that was not acknowledged.
+    pub(super) fn first_unsettled(&self) -> Option<Sequence> {
+        self.unsettled.first().copied()
+    }
+}

@@ -1,0 +1,37 @@
+"""Defines ``publish`` of an ``[[adapter]]``: the broker that each of its messages is published to, too."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from tamis.config.deliveries import broker_address
+from tamis.config.fields import Line, PathBeside, Seconds, Section
+from tamis.config.secrets import variable
+
+
+class PublishConfig(Section):
+    """Where the messages of an adapter are published: with their topic as routing key, confirmed by the broker.
+
+    Attributes:
+        url: the broker, as ``amqp://user@host:5672/vhost`` or ``amqps://``.
+        password_env: the environment variable that holds the password.
+        exchange: the exchange, which must exist.
+        ca_file: certificates to trust instead of the system's; on each machine that reads.
+        timeout_s: for each step.
+    """
+
+    url: Annotated[Line, AfterValidator(broker_address)]
+    password_env: Line | None = None
+    exchange: Annotated[str, Field(min_length=1, max_length=127)] = "amq.topic"
+    ca_file: PathBeside | None = None
+    timeout_s: Seconds = 15.0
+
+    def password(self, adapter: str) -> str | None:
+        """The password to log in with; None: that of `url`, or guest's.
+
+        Raises:
+            ConfigError: the environment variable that should hold it is not set.
+        """
+        return None if self.password_env is None else variable(f"adapter '{adapter}'", self.password_env)

@@ -1,0 +1,181 @@
+"""Publishes the messages of a batch to a broker where they are read, so that its subscribers get them at once.
+
+It is a column of the batch: a worker publishes the rows that it has, and waits until the broker has confirmed them. If
+that fails, the batch fails, and is read and published again: a subscriber may get a message twice, with one id.
+
+Source: the AMQP 0-9-1 extension "publisher confirms"; the PNNL paper, section 3.2 (adapters publish to the engine)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from tamis.config.publish import PublishConfig
+from tamis.errors import AdapterError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+AT_ONCE: Final = 500
+"""Maximum number of messages that wait for their confirms."""
+HEADERS_CHARACTERS_MAX: Final = 64 * 1024
+"""Maximum length of a message's headers as JSON; the largest properties are left out."""
+KEY_BYTES_MAX: Final = 255
+NAME_BYTES_MAX: Final = 128
+LEFT_OUT: Final = "x-tamis-left-out"
+"""The header that names the properties that were left out."""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Where the messages of an adapter are published.
+
+    Attributes:
+        adapter: its name.
+        config: the broker and the exchange.
+        password: to log in with; None: guest's.
+    """
+
+    adapter: str
+    config: PublishConfig
+    password: str | None
+
+    def column(self, frame: DataFrame, properties: Column) -> Column:
+        """Why a row was not published: null for one that was, and for one that is no message.
+
+        Args:
+            frame: rows as every adapter gives them.
+            properties: as JSON text.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program uses
+        from pyspark.sql.pandas.functions import arrow_udf
+
+        publication = self
+
+        def published(
+            topic: pa.Array,
+            properties: pa.Array,
+            body: pa.Array,
+            identity: pa.Array,
+            place: pa.Array,
+            error: pa.Array,
+        ) -> pa.Array:
+            columns = (topic, properties, body, identity, place, error)
+            rows = zip(*(column.to_pylist() for column in columns), strict=True)
+            return pa.array(asyncio.run(_publish(publication, list(rows))), pa.string())
+
+        place = F.to_json(F.array(F.lit(self.adapter), "partition", F.col("offset").cast("string"), "digest"))
+        udf = arrow_udf(published, "string").asNondeterministic()  # type: ignore[call-overload]
+        column: Column = udf(F.col("topic"), properties, F.col("body"), F.col("identity"), place, F.col("error"))
+        return column
+
+
+Fields = tuple[str | None, str | None, str | None, str | None, str, str | None]
+"""Topic, properties, body, identity, place and error of a row."""
+
+
+async def _publish(publication: Publication, rows: Sequence[Fields]) -> list[str | None]:
+    """Publish the rows that are messages; return for each why it was not.
+
+    Raises:
+        AdapterError: the broker cannot be reached, or does not confirm.
+    """
+    import aio_pika
+    from yarl import URL
+
+    from tamis.client.doubles import teach
+
+    teach()
+    config = publication.config
+    url = URL(config.url)
+    server = f"{url.host}:{url.port or (5671 if url.scheme == 'amqps' else 5672)}"
+    if publication.password is not None:
+        url = url.with_password(publication.password)
+    try:
+        async with asyncio.timeout(config.timeout_s):
+            connection = await aio_pika.connect(url, timeout=config.timeout_s, ssl_context=_trusting(config))
+        async with connection:
+            async with asyncio.timeout(config.timeout_s):
+                channel = await connection.channel(publisher_confirms=True)
+                exchange = await channel.get_exchange(config.exchange, ensure=True)
+            reasons: list[str | None] = []
+            for start in range(0, len(rows), AT_ONCE):
+                async with asyncio.timeout(config.timeout_s):
+                    some = rows[start : start + AT_ONCE]
+                    reasons += await asyncio.gather(*(_publish_one(exchange, row) for row in some))
+            return reasons
+    except TimeoutError as error:
+        raise AdapterError(f"publish: {server}: no answer within {config.timeout_s:g} s") from error
+    except (aio_pika.exceptions.AMQPError, OSError, RuntimeError) as error:
+        raise AdapterError(f"publish: {server}: {' '.join(str(error).split()) or type(error).__name__}") from error
+
+
+async def _publish_one(exchange: Any, row: Fields) -> str | None:
+    import aio_pika
+
+    topic, properties, body, identity, place, error = row
+    if error is not None:
+        return None
+    if len((topic or "").encode()) > KEY_BYTES_MAX:
+        return f"its topic has more than {KEY_BYTES_MAX} bytes, which no routing key has"
+    message = aio_pika.Message(
+        (body or "").encode(errors="replace"),
+        headers=headers_of(json.loads(properties or "{}")),
+        content_type="text/plain",
+        content_encoding="utf-8",
+        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        message_id=hashlib.sha256((identity or place).encode()).hexdigest()[:32],
+        app_id="tamis",
+        type="tamis.message",
+    )
+    try:
+        await exchange.publish(message, topic or "", mandatory=False)
+    except aio_pika.exceptions.DeliveryError as refused:
+        raise AdapterError(f"publish: the broker refused a message for the exchange '{exchange.name}'") from refused
+    return None
+
+
+def headers_of(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of a message as headers; what AMQP or a frame cannot hold is named in the header `LEFT_OUT`.
+
+    >>> headers_of({"price": 12, "list": None, "x" * 300: 1})
+    {'price': 12, 'list': None, 'x-tamis-left-out': ['xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...']}
+    """
+    headers = {name: _value(value) for name, value in properties.items() if _is_name(name)}
+    left_out = [name for name in properties if not _is_name(name)]
+    sizes = {name: len(name) + len(json.dumps(value)) for name, value in headers.items()}
+    too_much = sum(sizes.values()) - HEADERS_CHARACTERS_MAX
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        if too_much <= 0:
+            break
+        too_much -= sizes[name]
+        del headers[name]
+        left_out.append(name)
+    if left_out:
+        headers[LEFT_OUT] = [name if len(name) <= 40 else f"{name[:40]}..." for name in left_out[:100]]
+    return headers
+
+
+def _is_name(name: str) -> bool:
+    return 0 < len(name.encode(errors="replace")) <= NAME_BYTES_MAX and name != LEFT_OUT
+
+
+def _value(value: Any) -> Any:
+    """A value without the names that AMQP cannot hold."""
+    if isinstance(value, dict):
+        return {name: _value(inner) for name, inner in value.items() if _is_name(name)}
+    return [_value(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _trusting(config: PublishConfig) -> Any:
+    if not config.url.startswith("amqps:"):
+        return None
+    import ssl
+
+    return ssl.create_default_context(cafile=config.ca_file)
