@@ -165,7 +165,8 @@ def throughput(results: Results, load: Load, up: list[Server], count: int, runs:
                     {"work": f"{work}, {size} B", "broker": server.name, "cpu_s": figures["brokerCPU_s_per_M"]}
                 )
     columns = [("work", "1 publisher, 1 consumer", 0), ("broker", "broker", 0), ("cpu_s", "CPU s per million", 2)]
-    results.table("throughput", f"{count:,} messages; medians of {runs} runs", columns, records)
+    title = f"{count:,} messages, a quarter of them where they are confirmed; medians of {runs} runs"
+    results.table("throughput", title, columns, records)
 
 
 def routing(results: Results, load: Load, up: list[Server], runs: int, bindings: list[int]) -> None:

@@ -63,6 +63,11 @@ def test_every_folder_has_its_place_in_the_architecture(folder: str) -> None:
     assert [name for name in names if name not in headings] == []
 
 
+def test_the_architecture_is_short_and_has_its_four_pictures() -> None:
+    assert len(ARCHITECTURE.split()) <= 1_800
+    assert len([block for block in fenced(ARCHITECTURE) if "─►" in block or "leaf 0" in block]) == 4
+
+
 def test_every_file_that_the_architecture_names_is_there() -> None:
     tree = {
         path.name

@@ -2,18 +2,26 @@
 
 import ast
 import functools
+import json
+import sys
 from pathlib import Path
+
+from myst_parser.parsers.sphinx_ import MystParser
 
 import tamis
 
 PROJECT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(PROJECT))
+
+from tools.notebooks import markdown  # noqa: E402 - found in the folder of the line above
+
 STUB = ast.parse((PROJECT / "python/tamis/_core.pyi").read_text(encoding="utf-8"))
 
 project = "tamis"
 author = "tamis developers"
 version = release = tamis.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-include_patterns = ["*.md", "docs/*.md", "docs/*/*.md", "examples/README.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/*/*.md", "examples/README.md", "examples/notebooks/*.ipynb"]
 root_doc = "docs/site/index"
 html_theme = "furo"
 html_title = "tamis"
@@ -35,6 +43,18 @@ napoleon_use_ivar = True  # fields of dataclasses, which have no docstrings of t
 def setup(app) -> None:  # type: ignore[no-untyped-def]
     """Give the compiled classes the signatures of their stub: a signature at run time has no types."""
     app.connect("autodoc-process-signature", typed_signature)
+    app.add_source_suffix(".ipynb", "notebook")
+    app.add_source_parser(NotebookParser)
+
+
+class NotebookParser(MystParser):  # type: ignore[misc]
+    """Reads a notebook as the page that it is."""
+
+    supported = ("notebook",)
+
+    def parse(self, inputstring, document):  # type: ignore[no-untyped-def]
+        """Parse the text, the code and the outputs of a notebook."""
+        super().parse(markdown(json.loads(inputstring)), document)
 
 
 def typed_signature(app, what, name, found, options, signature, returns):  # type: ignore[no-untyped-def]

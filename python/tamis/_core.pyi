@@ -711,7 +711,7 @@ class Broker:
         """Close one connection with 320."""
 
     def forget_reader(self, vhost: str, stream: str, reader: str) -> bool:
-        """Forget the place of a named reader of a stream; return whether there was one.
+        """Forget the offset of a named reader of a stream; return whether there was one.
 
         Raises:
             ValueError: a consumer reads under that name.

@@ -261,6 +261,7 @@ def nested(levels: int, content: bytes) -> bytes:
     return b"Subject: deep\n" + b"".join(heads) + content
 
 
+@pytest.mark.serial  # holds the processor time to a bound
 @pytest.mark.parametrize("line", [b"x" * 79 + b"\n", b"--\n"])
 def test_the_time_does_not_grow_with_the_depth(line: bytes) -> None:
     """A walk that searches or copies the rest at each level takes 100 times as long."""

@@ -77,11 +77,11 @@ def test_kinds_of_records_have_the_names_that_the_broker_has_for_them(tamis: Tam
     shutil.copytree(log, journal)
     shutil.copytree(log, stream)
     told = tamis("journal", "inspect", "data/journal").stdout.splitlines()[1]
-    assert told == "by kind: 0: 17, enqueued: 17, message: 18, moved: 17, places: 17, settled: 17, spilled: 17"
+    assert told == "by kind: 0: 17, enqueued: 17, message: 18, moved: 17, positions: 17, settled: 17, spilled: 17"
     of_stream = json.loads(tamis("journal", "inspect", "data/streams/abc", "--json").stdout)
     assert (of_stream["kinds"]["message"], of_stream["kinds"]["2"]) == (18, 17)
     listed = tamis("journal", "inspect", "data/journal", "--records").stdout.splitlines()
-    assert [line.split("\t")[2] for line in listed[:3]] == ["message", "moved", "places"]
+    assert [line.split("\t")[2] for line in listed[:3]] == ["message", "moved", "positions"]
 
 
 def test_what_is_no_log_is_said(tamis: Tamis, tmp_path: Path) -> None:

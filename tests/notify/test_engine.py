@@ -11,7 +11,7 @@ import pytest
 from tamis.config.deliveries import EmlDelivery, JsonlDelivery, StoreDelivery
 from tamis.errors import StoreError
 from tamis.notify import engine as engine_module
-from tamis.notify.channel import ChannelError, Sent
+from tamis.notify.channels.channel import ChannelError, Sent
 from tamis.notify.engine import DeliveryCounts, NotificationEngine
 from tamis.query import QuerySpec
 from tamis.store import DueDelivery, Store

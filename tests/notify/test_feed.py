@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tamis.adapters.sources.live.feed_items import feed_items
 from tamis.config.deliveries import FeedDelivery
-from tamis.notify.channel import ChannelError
+from tamis.notify.channels.channel import ChannelError
+from tamis.notify.channels.feed import FeedChannel, file_name
 from tamis.notify.engine import NotificationEngine
-from tamis.notify.feed import FeedChannel, file_name
 from tamis.store import DueDelivery, NotificationRecord, Store
 from tests.notify.conftest import Clock
 from tests.notify.test_engine import fill

@@ -25,7 +25,8 @@ import os
 import signal
 import sys
 from pathlib import Path
-from tamis.notify import eml, engine, jsonl
+from tamis.notify import engine
+from tamis.notify.channels import eml, jsonl
 from tamis.config.deliveries import EmlDelivery, JsonlDelivery
 from tamis.store import Store
 

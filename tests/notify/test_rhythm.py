@@ -17,7 +17,7 @@ from tamis.config.owners import OwnerConfig
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import ConfigError
 from tamis.notify import engine as engine_module
-from tamis.notify.channel import Sent
+from tamis.notify.channels.channel import Sent
 from tamis.notify.engine import NotificationEngine
 from tamis.notify.rhythm import decide, next_digest, window_start
 from tamis.query import QuerySpec

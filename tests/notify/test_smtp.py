@@ -24,7 +24,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from tamis.config.deliveries import SmtpDelivery
 from tamis.config.owners import OwnerConfig
 from tamis.errors import ConfigError
-from tamis.notify.channel import ChannelError
+from tamis.notify.channels.channel import ChannelError
 from tamis.notify.confirm import ask_for_confirmation
 from tamis.notify.engine import DeliveryCounts, NotificationEngine
 from tamis.notify.unsubscribe import Links

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tamis.config.deliveries import EmlDelivery
 from tamis.config.owners import OwnerConfig
+from tamis.notify.channels.eml import EmlChannel
 from tamis.notify.content import Marked, excerpts
-from tamis.notify.eml import EmlChannel
 from tamis.notify.mail_writer import Mail, MailWriter
 from tamis.notify.wording import Reader, webhook_body
 from tamis.store import DueDelivery, NotificationRecord

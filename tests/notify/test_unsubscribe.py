@@ -18,7 +18,7 @@ from tamis.config.deliveries import EmlDelivery
 from tamis.config.owners import OwnerConfig
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import ConfigError
-from tamis.notify.eml import EmlChannel
+from tamis.notify.channels.eml import EmlChannel
 from tamis.notify.mail_writer import Mail, MailWriter
 from tamis.notify.unsubscribe import Asked, Links, application
 from tamis.store import DueDelivery, NotificationRecord, Store

@@ -17,8 +17,8 @@ import pytest
 from tamis.config.deliveries import WebhookDelivery
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import ConfigError
+from tamis.notify.channels.webhook import signature
 from tamis.notify.engine import DeliveryCounts, NotificationEngine
-from tamis.notify.webhook import signature
 from tamis.store import Store
 from tests.notify.conftest import Clock
 from tests.store.rows import fill

@@ -41,14 +41,14 @@ impl<'q> OnePredicate<'q> {
     #[must_use]
     pub fn new(queries: &'q [Arc<Query>]) -> Option<Self> {
         let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
-        queries.iter().flat_map(|query| demands(query)).for_each(|(name, values)| {
+        queries.iter().flat_map(|query| demands(query.expr())).for_each(|(name, values)| {
             values.into_iter().for_each(|value| *counts.entry((name, value)).or_default() += 1);
         });
         let mut all = Self { queries, filed: HashMap::new(), others: Vec::new(), candidates: Vec::new() };
         for (id, query) in (0..).zip(queries) {
             let frequency =
                 |(name, values): &(&str, Vec<&str>)| values.iter().map(|v| counts[&(*name, *v)]).sum::<usize>();
-            match demands(query).into_iter().min_by_key(frequency) {
+            match demands(query.expr()).into_iter().min_by_key(frequency) {
                 None => all.others.push(id),
                 Some((name, values)) => values.into_iter().for_each(|value| {
                     all.filed.entry((name.into(), value.into())).or_default().push(id);
@@ -59,20 +59,21 @@ impl<'q> OnePredicate<'q> {
     }
 }
 
-fn text(value: &Value) -> Option<&str> {
+/// The parts of an AND; of anything else, itself.
+pub(super) fn parts(expr: &Expr) -> &[Expr] {
+    if let Expr::And(parts) = expr { parts } else { std::slice::from_ref(expr) }
+}
+
+pub(super) fn text(value: &Value) -> Option<&str> {
     if let Value::Text(text) = value { Some(text) } else { None }
 }
 
-fn name(reference: &Reference) -> Option<&str> {
+pub(super) fn name(reference: &Reference) -> Option<&str> {
     if let Reference::Property(name) = reference { Some(&name.text) } else { None }
 }
 
 /// The texts that each part of an AND demands of a property.
-fn demands(query: &Query) -> Vec<(&str, Vec<&str>)> {
-    let parts = match query.expr() {
-        Expr::And(parts) => parts.as_slice(),
-        single => std::slice::from_ref(single),
-    };
+pub(super) fn demands(expr: &Expr) -> Vec<(&str, Vec<&str>)> {
     fn demand(part: &Expr) -> Option<(&str, Vec<&str>)> {
         match part {
             Expr::Predicate(Predicate::Compare(Operand::Reference(a), Comparison::Equal, Operand::Literal(b))) => {
@@ -84,7 +85,7 @@ fn demands(query: &Query) -> Vec<(&str, Vec<&str>)> {
             _ => None,
         }
     }
-    parts.iter().filter_map(demand).collect()
+    parts(expr).iter().filter_map(demand).collect()
 }
 
 impl Baseline for OnePredicate<'_> {
@@ -136,10 +137,7 @@ impl FlatColumns {
     pub fn new(queries: &[Arc<Query>]) -> Option<Self> {
         let mut flat = Self { columns: HashMap::new(), wanted: Vec::new(), held: vec![0; queries.len()] };
         for (id, query) in (0..).zip(queries) {
-            let parts = match query.expr() {
-                Expr::And(parts) => parts.as_slice(),
-                single => std::slice::from_ref(single),
-            };
+            let parts = parts(query.expr());
             flat.wanted.push(u8::try_from(parts.len()).ok()?);
             for part in parts {
                 let (name, low, high) = range(part)?;
@@ -154,14 +152,17 @@ impl FlatColumns {
 }
 
 /// The bounds of a range, both included.
-fn range(part: &Expr) -> Option<(&str, f64, f64)> {
+pub(super) fn range(part: &Expr) -> Option<(&str, f64, f64)> {
     let Expr::Predicate(predicate) = part else { return None };
     let (reference, low, high) = match predicate {
         Predicate::Between(Operand::Reference(reference), Operand::Literal(low), Operand::Literal(high)) => {
-            (reference, bound(low)?, bound(high)?)
+            (reference, number(low)?, number(high)?)
         }
         Predicate::Compare(Operand::Reference(reference), Comparison::Greater, Operand::Literal(low)) => {
-            (reference, bound(low)?.next_up(), f64::INFINITY)
+            (reference, number(low)?.next_up(), f64::INFINITY)
+        }
+        Predicate::Compare(Operand::Reference(reference), Comparison::Less, Operand::Literal(high)) => {
+            (reference, f64::NEG_INFINITY, number(high)?.next_down())
         }
         _ => return None,
     };
@@ -169,10 +170,12 @@ fn range(part: &Expr) -> Option<(&str, f64, f64)> {
     Some((&name.text, low, high))
 }
 
-fn bound(value: &Value) -> Option<f64> {
+/// A number, or a time in microseconds, also one that a text reads as.
+pub(super) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Float(value) => Some(*value),
-        Value::Int(value) => Some(*value as f64),
+        Value::Int(value) | Value::Timestamp(value) => Some(*value as f64),
+        Value::Text(_) => value.as_time().as_ref().and_then(number),
         _ => None,
     }
 }
@@ -182,7 +185,7 @@ impl Baseline for FlatColumns {
         let Self { columns, wanted, held } = self;
         held.fill(0);
         for (name, value) in properties {
-            let (Some(column), Some(number)) = (columns.get(name.as_ref() as &str), bound(value)) else { continue };
+            let (Some(column), Some(number)) = (columns.get(name.as_ref() as &str), number(value)) else { continue };
             let bounds = column.low.iter().zip(&column.high);
             if column.ids.len() == held.len() {
                 // All queries ask: no list of them has to be read.

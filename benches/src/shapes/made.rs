@@ -15,7 +15,7 @@ const MESSAGES: usize = 100;
 /// The name of a shape, its share of the number of queries (1 / n), and what makes one query and one message.
 type Recipe = (&'static str, usize, fn(&mut SplitMix64, f64) -> String, fn(&mut SplitMix64) -> Properties);
 
-const RECIPES: [Recipe; 22] = [
+const RECIPES: [Recipe; 27] = [
     ("rectangles", 1, rectangle, point),
     ("windows of one number", 1, window, number),
     ("windows of time", 1, time_window, instant),
@@ -38,12 +38,18 @@ const RECIPES: [Recipe; 22] = [
     ("three equalities", 1, three_equalities, symbols),
     ("IN with three values and a range", 1, short_list, priced_symbols),
     ("LIKE", 10, like, text),
+    ("not one value", 1, not_one_value, symbols),
+    ("a beginning", 10, beginning, text),
+    ("presence of a rare attribute", 1, presence, rare_message),
+    ("absence of two usual attributes", 1, absence, symbols_but_two),
+    ("boxes of three dimensions", 1, cuboid, three_numbers),
 ];
 
 /// Every shape of about `count` queries, made from `seed`; then few queries of one shape.
 pub fn shapes(count: usize, seed: u64, only: Option<&str>) -> impl Iterator<Item = Shape> {
     let wanted = only.map(str::to_owned);
-    let all = RECIPES.into_iter().map(move |(name, share, query, message)| (name, count / share, query, message));
+    let all =
+        RECIPES.into_iter().map(move |(name, share, query, message)| (name, (count / share).max(1), query, message));
     let few = [("1 query", 1), ("10 queries", 10), ("1,000 queries", 1_000)];
     let few = few.map(|(name, count)| {
         (name, count, equality_and_price as fn(&mut _, _) -> _, priced_symbols as fn(&mut _) -> _)
@@ -138,6 +144,16 @@ fn priced_point(random: &mut SplitMix64) -> Properties {
     point(random).into_iter().chain([("price".into(), price)]).collect()
 }
 
+/// Sides so long that a point lies in about 30 boxes.
+fn cuboid(random: &mut SplitMix64, count: f64) -> String {
+    let width = (30.0 / count).cbrt().min(0.9);
+    ranges(random, (0..3).map(|number| format!("n{number}")), width)
+}
+
+fn three_numbers(random: &mut SplitMix64) -> Properties {
+    (0..3).map(|number| (format!("n{number}").into(), Value::Float(random.unit() * 1_000.0))).collect()
+}
+
 fn five_ranges(random: &mut SplitMix64, _: f64) -> String {
     let names = different(random, 5, 30);
     ranges(random, names.into_iter().map(|number| format!("n{number}")), 0.3)
@@ -188,6 +204,25 @@ fn only_nots(random: &mut SplitMix64, _: f64) -> String {
     let names = different(random, 5, 12);
     let not = |name: usize, random: &mut SplitMix64| format!("NOT (s{name} = 'v{}')", random.below(50));
     names.into_iter().map(|name| not(name, random)).collect::<Vec<_>>().join(" AND ")
+}
+
+fn not_one_value(random: &mut SplitMix64, _: f64) -> String {
+    format!("s{} <> 'v{}'", random.below(12), random.below(50))
+}
+
+fn presence(random: &mut SplitMix64, _: f64) -> String {
+    format!("r{} IS NOT NULL", random.below(300))
+}
+
+fn absence(random: &mut SplitMix64, _: f64) -> String {
+    let names = different(random, 2, 12);
+    format!("s{} IS NULL AND s{} IS NULL", names[0], names[1])
+}
+
+/// Ten of the twelve attributes.
+fn symbols_but_two(random: &mut SplitMix64) -> Properties {
+    let lacking = different(random, 2, 12).into_iter().map(|number| format!("s{number}")).collect::<Vec<_>>();
+    symbols(random).into_iter().filter(|(name, _)| !lacking.iter().any(|other| **other == **name)).collect()
 }
 
 fn long_list(random: &mut SplitMix64, _: f64) -> String {
@@ -281,6 +316,11 @@ fn regex(random: &mut SplitMix64, _: f64) -> String {
 fn like(random: &mut SplitMix64, _: f64) -> String {
     let mut letters = || (0..4).map(|_| char::from(b'a' + random.below(26) as u8)).collect::<String>();
     format!("text LIKE '%{}%'", letters())
+}
+
+fn beginning(random: &mut SplitMix64, _: f64) -> String {
+    let mut letters = || (0..3).map(|_| char::from(b'a' + random.below(26) as u8)).collect::<String>();
+    format!("text LIKE '{}%'", letters())
 }
 
 fn text(random: &mut SplitMix64) -> Properties {

@@ -158,13 +158,13 @@ impl Opaque {
 #[derive(Clone, Debug, Default)]
 pub struct OpaqueTable {
     opaques: Vec<Opaque>,
-    places: HashMap<u64, usize>,
+    indices: HashMap<u64, usize>,
 }
 
 impl OpaqueTable {
     /// The index of `opaque`, a new one when it has none yet.
-    pub fn place(&mut self, opaque: &Opaque) -> usize {
-        *self.places.entry(opaque.serial()).or_insert_with(|| {
+    pub fn index_of(&mut self, opaque: &Opaque) -> usize {
+        *self.indices.entry(opaque.serial()).or_insert_with(|| {
             self.opaques.push(opaque.clone());
             self.opaques.len() - 1
         })
@@ -290,12 +290,12 @@ mod tests {
     }
 
     #[test]
-    fn predicates_are_equal_to_themselves_alone_and_keep_their_place() {
+    fn predicates_are_equal_to_themselves_alone_and_keep_their_index() {
         let [a, b] = [Opaque::new(Broken), Opaque::new(Broken)];
         assert_eq!(a, a.clone());
         assert_ne!(a, b);
         let mut table = OpaqueTable::default();
-        assert_eq!([&a, &b, &a, &b].map(|opaque| table.place(opaque)), [0, 1, 0, 1]);
+        assert_eq!([&a, &b, &a, &b].map(|opaque| table.index_of(opaque)), [0, 1, 0, 1]);
         assert_eq!(table.as_slice(), [a, b]);
     }
 

@@ -83,17 +83,17 @@ impl<'a> JsonReading<'a> {
         }
     }
 
-    /// The entries of an object whose values are `values`; what nobody asks for is skipped.
-    fn entries<'de, A: MapAccess<'de>>(&self, mut entries: A, values: JsonValue<'_>) -> Result<Properties, A::Error> {
+    /// The members of an object whose values are `values`; what nobody asks for is skipped.
+    fn members<'de, A: MapAccess<'de>>(&self, mut members: A, values: JsonValue<'_>) -> Result<Properties, A::Error> {
         let mut properties = Properties::default();
         let outer = self.path.borrow().len();
-        while let Some(name) = entries.next_key_seed(AskedName(self))? {
+        while let Some(name) = members.next_key_seed(AskedName(self))? {
             if let Some(name) = name {
-                properties.insert(name, entries.next_value_seed(values)?);
+                properties.insert(name, members.next_value_seed(values)?);
                 self.path.borrow_mut().truncate(outer);
                 self.count()?;
             } else {
-                entries.next_value::<IgnoredAny>()?;
+                members.next_value::<IgnoredAny>()?;
             }
         }
         Ok(properties)
@@ -143,8 +143,8 @@ impl<'de> Visitor<'de> for RootObject<'_> {
         f.write_str("a JSON object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Properties, A::Error> {
-        self.0.entries(entries, JsonValue { depth: 0, reading: self.0 })
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Properties, A::Error> {
+        self.0.members(members, JsonValue { depth: 0, reading: self.0 })
     }
 }
 
@@ -233,8 +233,8 @@ impl<'de> Visitor<'de> for JsonValue<'_> {
         Ok(Value::List(values))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Value, A::Error> {
-        self.reading.entries(entries, self.below()?).map(Value::Map)
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Value, A::Error> {
+        self.reading.members(members, self.below()?).map(Value::Map)
     }
 }
 

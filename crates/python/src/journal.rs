@@ -224,40 +224,40 @@ fn report<'py>(py: Python<'py>, path: &Path, inspection: &Inspection) -> PyResul
     result.set_item("synced", inspection.synced.0)?;
     let segments = PyList::empty(py);
     for segment in &inspection.segments {
-        let entry = PyDict::new(py);
-        entry.set_item("ordinal", segment.ordinal.0)?;
-        entry.set_item("file", &segment.file_name)?;
-        entry.set_item("first_sequence", segment.first.0)?;
-        entry.set_item("record_count", segment.record_count)?;
+        let dict = PyDict::new(py);
+        dict.set_item("ordinal", segment.ordinal.0)?;
+        dict.set_item("file", &segment.file_name)?;
+        dict.set_item("first_sequence", segment.first.0)?;
+        dict.set_item("record_count", segment.record_count)?;
         let kinds = PyDict::new(py);
         for (kind, count) in &segment.kinds {
             kinds.set_item(kind, count)?;
         }
-        entry.set_item("kinds", kinds)?;
-        entry.set_item("data_bytes", segment.data_bytes)?;
-        entry.set_item("file_bytes", segment.file_bytes)?;
-        entry.set_item("is_sealed", segment.is_sealed)?;
-        entry.set_item("first_time_us", segment.times_us.0)?;
-        entry.set_item("last_time_us", segment.times_us.1)?;
-        segments.append(entry)?;
+        dict.set_item("kinds", kinds)?;
+        dict.set_item("data_bytes", segment.data_bytes)?;
+        dict.set_item("file_bytes", segment.file_bytes)?;
+        dict.set_item("is_sealed", segment.is_sealed)?;
+        dict.set_item("first_time_us", segment.times_us.0)?;
+        dict.set_item("last_time_us", segment.times_us.1)?;
+        segments.append(dict)?;
     }
     result.set_item("segments", segments)?;
     let damage = PyList::empty(py);
     for found in &inspection.damage {
-        damage.append(damage_entry(py, found)?)?;
+        damage.append(damage_dict(py, found)?)?;
     }
     result.set_item("damage", damage)?;
     result.set_item("missing", &inspection.missing)?;
     Ok(result)
 }
 
-fn damage_entry<'py>(py: Python<'py>, damage: &Damage) -> PyResult<Bound<'py, PyDict>> {
-    let entry = PyDict::new(py);
-    entry.set_item("kind", damage.kind.name())?;
-    entry.set_item("segment", damage.segment.0)?;
-    entry.set_item("offset", damage.offset)?;
-    entry.set_item("size_bytes", damage.size_bytes)?;
-    entry.set_item("first_sequence", damage.first.0)?;
-    entry.set_item("lost_count", damage.lost())?;
-    Ok(entry)
+fn damage_dict<'py>(py: Python<'py>, damage: &Damage) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("kind", damage.kind.name())?;
+    dict.set_item("segment", damage.segment.0)?;
+    dict.set_item("offset", damage.offset)?;
+    dict.set_item("size_bytes", damage.size_bytes)?;
+    dict.set_item("first_sequence", damage.first.0)?;
+    dict.set_item("lost_count", damage.lost())?;
+    Ok(dict)
 }

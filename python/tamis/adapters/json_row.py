@@ -76,7 +76,8 @@ def json_row(
 
 
 def body_members(body: bytes) -> dict[str, Any]:
-    """The members of a body that is a JSON object; of another one, the member `body`: its text, in base64 if none."""
+    """The members of a body that is a JSON object. Any other body is the member `body`, in base64 if it is not
+    UTF-8."""
     try:
         return read_object(body)
     except LineError:

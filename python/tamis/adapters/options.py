@@ -123,7 +123,8 @@ class FileOptions(PathOptions):
     Attributes:
         settle_ms: how long a file must have been left alone before its end is taken for the end of its last message;
             None is the format's own.
-        pattern: the names of the files that are read in a folder; None is the format's own.
+        pattern: the names of the files that are read in a folder, several patterns separated by commas; None is the
+            format's own.
     """
 
     settle_ms: int | None = option(None, minimum=0)

@@ -27,6 +27,7 @@ _OWN: Final = {
     "csv": f"{_HERE}.csv_rows:CsvSource",
     "text": f"{_HERE}.documents:TextSource",
     "html": f"{_HERE}.documents:HtmlSource",
+    "office": f"{_HERE}.office:OfficeSource",
     "feed": f"{_HERE}.live.feed:FeedSource",
     "imap": f"{_HERE}.live.imap:ImapSource",
     "nntp": f"{_HERE}.live.nntp:NntpSource",

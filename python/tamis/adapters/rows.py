@@ -92,7 +92,7 @@ def mail_row(
         source: the property of that name.
         stop_words: of the signature; None makes none.
 
-    Cost: 0.28 ms for a usual message, of which the parsing 0.22 and the document 0.06; a signature takes 0.25 more.
+    Cost: 0.28 ms for a usual message: 0.22 ms to parse it, 0.06 ms for the document. A signature takes 0.25 ms more.
     """
     digest = digest_of(raw)
     try:

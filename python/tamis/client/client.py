@@ -61,7 +61,7 @@ class Client:
     # ---- what a broker has ----
 
     def stream(self, name: str, *, max_bytes: int | None = None, max_age: str | None = None) -> Stream:
-        """Return the stream `name`. It is made when it is first used, and there is none.
+        """Return the stream `name`. It is made on first use, if it does not exist.
 
         Args:
             name: of the stream.

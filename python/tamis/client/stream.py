@@ -59,16 +59,16 @@ class Stream:
     ) -> AsyncGenerator[ReceivedMessage, None]:
         """Yield messages, for ever. After a broken connection it goes on behind the last message that it has yielded.
 
-        With a `name`, the broker keeps the reader's place, and the next loop of that name goes on there, in any
-        program.
-        A message counts as read when the next one is asked for; after a crash of the broker, some may come again.
+        With a `name`, the broker keeps the reader's offset, and the next loop of that name resumes there, in any
+        program. A message counts as read when the next one is asked for. After a crash of the broker, some may come
+        again.
 
         Args:
             query: which messages; None: all.
             language: of the query.
             start: where to begin: ``first``, ``last``, ``next``, a number, a time, or an age such as ``1h``. A
-                `name` that the broker knows begins at its place.
-            name: of the reader, whose place the broker keeps; one loop at a time may have it.
+                `name` that the broker knows begins at the offset that it keeps.
+            name: of the reader, whose offset the broker keeps; one loop at a time may have it.
             credit: the number of messages that may be on their way.
 
         Raises:
@@ -84,7 +84,7 @@ class Stream:
             return {"x-stream-offset": position, **asked}
 
         async for message in receive(self._client, self.name, credit, arguments, self.make):
-            if (message.number or 0) >= following:  # else its place in the broker was behind
+            if (message.number or 0) >= following:  # else its offset in the broker was behind
                 position = following = (message.number or 0) + 1
                 yield message
 

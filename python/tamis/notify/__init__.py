@@ -1,3 +1,3 @@
-"""Deliveries: brings notifications from the outbox to their subscribers, with one file for each kind of channel.
+"""Deliveries: brings notifications from the outbox to their subscribers, with a folder of the kinds of channels.
 
 The store says what is due and records the outcomes; a channel only delivers. Nothing here knows Spark."""

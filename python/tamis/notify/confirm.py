@@ -8,7 +8,7 @@ from email.message import EmailMessage
 from email.utils import formatdate
 
 from tamis.config.deliveries import EmlDelivery, SmtpDelivery
-from tamis.notify.eml import EmlChannel
+from tamis.notify.channels.eml import EmlChannel
 from tamis.notify.mail_writer import address_of
 from tamis.notify.unsubscribe import Links
 
@@ -42,7 +42,7 @@ def ask_for_confirmation(delivery: SmtpDelivery | EmlDelivery, recipient: str, l
     if isinstance(delivery, EmlDelivery):
         EmlChannel(delivery).send(f"{name}.eml", message.as_bytes())
         return
-    from tamis.notify.smtp import SmtpChannel
+    from tamis.notify.channels.smtp import SmtpChannel
 
     channel = SmtpChannel(delivery)
     channel.open()

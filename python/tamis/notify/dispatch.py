@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tamis.config.deliveries import DeliveryConfig
 from tamis.config.owners import OwnerConfig
-from tamis.notify.channel import Channel, ChannelError, ChannelTimeoutError, DigestChannel, Sent
+from tamis.notify.channels.channel import Channel, ChannelError, ChannelTimeoutError, DigestChannel, Sent
 from tamis.notify.planner import Planner
 from tamis.store import DueDelivery, Outcome, Store
 from tamis.store.records import Which
@@ -77,9 +77,9 @@ class Dispatcher(Protocol):
 class ChannelDispatcher:
     """Dispatches to the channel of one delivery.
 
-    A channel that is down is left alone for a while, and costs no notification a try. A notification over which it
-    timed out is put aside, so that the others go first; only if it happens again, and the channel worked in between,
-    has the notification failed.
+    A channel that is down is not used for a while, and no notification loses a try by that. A notification that timed
+    out is put aside, so that the others go first. It loses a try only if it times out again, and the channel worked in
+    between.
 
     Args:
         config: the delivery.
@@ -198,7 +198,7 @@ class ChannelDispatcher:
 
 
 class UnconfiguredDispatcher:
-    """Says of notifications for deliveries that no block configures why they wait."""
+    """Records why notifications wait whose delivery no block configures."""
 
     name = "none"
 

@@ -22,11 +22,11 @@ from tamis.config.deliveries import (
     WebhookDelivery,
 )
 from tamis.config.owners import OwnerConfig
-from tamis.notify.channel import Channel
+from tamis.notify.channels.channel import Channel
+from tamis.notify.channels.store import StoreChannel
 from tamis.notify.dispatch import ChannelDispatcher, DeliveryCounts, Dispatcher, Now, UnconfiguredDispatcher
 from tamis.notify.mail_writer import MailWriter
 from tamis.notify.retention import RetentionDispatcher
-from tamis.notify.store import StoreChannel
 from tamis.notify.unsubscribe import Links
 from tamis.store import Store
 
@@ -72,7 +72,7 @@ class NotificationEngine:
             self.dispatchers.append(RetentionDispatcher(keep, store, now))
 
     def deliver_pending(self, limit: int = 1000) -> DeliveryCounts:
-        """Try what is due now, one way out after another: at most `limit` for each, the longest due first.
+        """Try what is due now, one delivery after another: at most `limit` for each, the longest due first.
 
         Returns:
             The counts; all zero if nothing that can be tried is due.
@@ -98,27 +98,27 @@ def make_channel(
         case StoreDelivery():
             return StoreChannel()
         case EmlDelivery():
-            from tamis.notify.eml import EmlChannel
+            from tamis.notify.channels.eml import EmlChannel
 
             return EmlChannel(config, MailWriter(config, owners, store, links))
         case JsonlDelivery():
-            from tamis.notify.jsonl import JsonlChannel
+            from tamis.notify.channels.jsonl import JsonlChannel
 
             return JsonlChannel(config, store)
         case SmtpDelivery():
-            from tamis.notify.smtp import SmtpChannel
+            from tamis.notify.channels.smtp import SmtpChannel
 
             return SmtpChannel(config, MailWriter(config, owners, store, links))
         case WebhookDelivery():
-            from tamis.notify.webhook import WebhookChannel
+            from tamis.notify.channels.webhook import WebhookChannel
 
             return WebhookChannel(config, owners)
         case AmqpDelivery():
-            from tamis.notify.amqp import AmqpChannel
+            from tamis.notify.channels.amqp import AmqpChannel
 
             return AmqpChannel(config)
         case FeedDelivery():
-            from tamis.notify.feed import FeedChannel
+            from tamis.notify.channels.feed import FeedChannel
 
             return FeedChannel(config)
     assert_never(config)

@@ -58,14 +58,14 @@ def render(
     words: Words | None = None,
     unsubscribe: str = "",
 ) -> tuple[str, bytes]:
-    """Render the e-mail of a notification, or the digest of several; the same arguments give the same bytes.
+    """Render the e-mail of a notification, or the digest of several.
 
-    So a duplicate can be recognised.
+    The same arguments give the same bytes, so that a duplicate can be recognised.
 
     Args:
         records: at least one.
-        sender: for From.
-        recipients: for To.
+        sender: the address in From.
+        recipients: the addresses in To.
         domain: of the Message-ID, whose other half is the notification's id, or `digest_id`.
         words: what it says; default: `words_of`.
         unsubscribe: the link that ends such e-mails with one click, if there is one.

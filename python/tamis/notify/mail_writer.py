@@ -8,6 +8,7 @@ from email.utils import parseaddr
 
 from tamis.config.deliveries import EmlDelivery, SmtpDelivery
 from tamis.config.owners import OwnerConfig
+from tamis.notify.channels.channel import Sent
 from tamis.notify.mail import render
 from tamis.notify.unsubscribe import Links
 from tamis.notify.wording import Reader, words_for
@@ -35,7 +36,7 @@ class MailWriter:
     """Writes e-mails.
 
     Args:
-        config: of the delivery.
+        config: the delivery.
         owners: people with addresses, a time zone and templates of their own.
         store: knows who has unsubscribed from what; None: nobody has.
         links: makes the links to unsubscribe; None: e-mails have none.
@@ -53,8 +54,8 @@ class MailWriter:
     def write(self, group: Sequence[DueDelivery]) -> Mail:
         """The e-mail of one delivery, or the digest of several of one owner.
 
-        Whose address is not confirmed gets none, if it must be. Who has unsubscribed from all of its queries gets
-        none, and a notification that nobody wants is not in it.
+        It goes only to confirmed addresses, if the owner asks for that, and to nobody who has unsubscribed from all of
+        its queries. A notification that nobody wants is left out.
 
         Raises:
             Exception: it cannot be written, such as for an address that no header can hold.
@@ -80,6 +81,16 @@ class MailWriter:
         if note is not None:
             notes.update((it.delivery_id, note) for it in wanted)
         return Mail(*render(records, config.sender, recipients, config.domain, words, link), recipients, notes)
+
+    def mail_to_send(self, group: Sequence[DueDelivery], sent: Sent) -> Mail | None:
+        """As `write`, with what to record noted in `sent`; None if nothing is to be sent."""
+        try:
+            mail = self.write(group)
+        except Exception as error:  # noqa: BLE001 - one message must not stop the others
+            sent.failures.update((it.delivery_id, f"cannot be rendered as an e-mail: {error}") for it in group)
+            return None
+        sent.notes.update(mail.notes)
+        return mail if mail.recipients else None
 
     def _is_confirmed(self, recipient: str) -> bool:
         return self._store is not None and self._store.address_confirmed_at(address_of(recipient)) is not None

@@ -17,7 +17,7 @@ class Planner:
     """Decides for each delivery of a channel, once and before its first try, when it is sent.
 
     Args:
-        name: of the delivery.
+        name: the delivery's name.
         owners: name -> settings; what belongs to nobody among them is sent at once.
         store: the outbox.
     """

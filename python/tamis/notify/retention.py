@@ -1,4 +1,4 @@
-"""Lets the store go of what is older than the pipeline keeps, beside the deliveries and one piece at a time."""
+"""Deletes what is older than the pipeline keeps, one piece at a time, while deliveries go on."""
 
 from __future__ import annotations
 

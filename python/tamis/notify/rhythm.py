@@ -34,7 +34,7 @@ def decide(owner: OwnerConfig, at: datetime, sent_alone: int) -> Decision:
     """Decide when a notification is sent.
 
     Args:
-        owner: to whom.
+        owner: who gets it.
         at: when its message matched; aware.
         sent_alone: how many of the same query were sent alone since `window_start`.
     """

@@ -1,8 +1,9 @@
 """Ends the e-mails of a query with one click, and lets people confirm their addresses.
 
 A link names an address and a query, and is signed, so that nobody can make one for others. A mail program posts to it
-when its user asks for that; who opens it in a browser gets a page with a button, because programs that only look at
-links must change nothing.
+when its user asks for that; a person who opens it in a browser gets a page with a button, because a program that only
+follows links must change
+nothing.
 
 Source: RFC 8058 (one-click unsubscribe), RFC 2369 (List-Unsubscribe)."""
 

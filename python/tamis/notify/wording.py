@@ -1,7 +1,7 @@
-"""Says a notification, or a digest of several, in words: those of templates, or the built-in ones.
+"""Puts a notification, or a digest of several, into words: by a template, or by the built-in text.
 
-A notification must be delivered whatever its values are. So when a template fails over one, the built-in words are
-used, and a note says why."""
+A notification must be delivered whatever its values are. So when a template fails, the built-in text is used, and a
+note says why."""
 
 from __future__ import annotations
 

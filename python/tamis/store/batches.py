@@ -103,11 +103,11 @@ class Batches(Database):
         with self._turn:
             counts = self._begin_batch(stream, batch_id)
             if counts is None:
-                rest = _Rest([result] if isinstance(result, BatchResult) else result)
-                for piece in _pieces(rest):
+                remaining = _Remaining([result] if isinstance(result, BatchResult) else result)
+                for piece in _pieces(remaining):
                     self._write_piece(stream, batch_id, piece)
                     time.sleep(_PAUSE_S)
-                counts = self._finish_batch(stream, batch_id, rest, default_deliveries)
+                counts = self._finish_batch(stream, batch_id, remaining, default_deliveries)
         self.fan_out()
         return counts
 
@@ -137,7 +137,9 @@ class Batches(Database):
             _insert_new(connection, messages, (message._asdict() for message in piece.messages.values()))
             _insert_new(connection, outbox, _outbox_rows(stream, batch_id, new))
 
-    def _finish_batch(self, stream: str, batch_id: int, rest: _Rest, default_deliveries: Sequence[str]) -> BatchCounts:
+    def _finish_batch(
+        self, stream: str, batch_id: int, remaining: _Remaining, default_deliveries: Sequence[str]
+    ) -> BatchCounts:
         """Show the batch to everybody. The time of the commit is taken last, so that nothing is seen before it."""
         with self._write() as connection:
             row = _batch(connection, stream, batch_id)
@@ -147,11 +149,11 @@ class Batches(Database):
                     "was being written; end one of the two, then start again"
                 )
             now = datetime.now(UTC)
-            letters = (letter._asdict() | {"created_at": now} for letter in rest.dead_letters)
+            letters = (letter._asdict() | {"created_at": now} for letter in remaining.dead_letters)
             dead = _insert_new(connection, dead_letters, letters)
             of_batch = and_(_o.stream == stream, _o.batch_id == batch_id)
             written = connection.execute(select(func.count()).select_from(outbox).where(of_batch)).scalar_one()
-            counts = BatchCounts(rest.read_count, rest.matched_count, written, dead)
+            counts = BatchCounts(remaining.read_count, remaining.matched_count, written, dead)
             record_done(connection, stream, batch_id, counts, default_deliveries)
             return counts
 
@@ -196,7 +198,7 @@ class _Piece:
         return len(self.notifications) >= PIECE_ROWS or self.characters >= PIECE_CHARACTERS
 
 
-class _Rest:
+class _Remaining:
     """Iterates the parts of a result, and keeps what the last transaction of the batch needs of them."""
 
     def __init__(self, parts: Iterable[BatchResult]) -> None:

@@ -121,7 +121,7 @@ def refuse_under_without_hierarchy(connection: Connection) -> None:
     """
     q = query_versions.c
     with_under = select(q.key, q.text, q.language).where(q.to_revision.is_(None), q.text.icontains("under"))
-    rows = connection.execute(with_under.order_by(q.place)).all()
+    rows = connection.execute(with_under.order_by(q.position)).all()
     queries = ((f"query '{row.key}'", QuerySpec(*row).compile()) for row in rows)
     refuse_missing(queries, valid_hierarchies(connection))
 

@@ -79,7 +79,7 @@ query_versions = Table(
     metadata,
     Column("key", String, primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("place", Integer, nullable=False),  # order of first adding; a replaced query keeps it
+    Column("place", Integer, key="position", nullable=False),  # order of first adding; a replaced query keeps it
     Column("text", String, nullable=False),
     Column("language", String, nullable=False),
     Column("owner", String, nullable=False),
@@ -91,7 +91,7 @@ query_versions = Table(
     Column("origin", String),  # the file that it stands in; null: added by hand
     Column("paused", Boolean, nullable=False, server_default="0"),
     Column("expires_at", UtcDateTime),  # it is not valid at the revisions made from then on; null: never
-    Index("query_versions_place", "place"),
+    Index("query_versions_place", "position"),
 )
 Index(
     "query_versions_expiring",

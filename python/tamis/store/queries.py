@@ -319,14 +319,14 @@ def _insert_versions(revision: Revision, specs: Sequence[QuerySpec]) -> None:
     keys = [spec.key for spec in specs]
     versions, positions = _last_versions(connection, keys), _positions(connection, keys)
     end_queries(revision, positions)
-    next_position = connection.execute(select(func.coalesce(func.max(_q.place), 0))).scalar_one() + 1
+    next_position = connection.execute(select(func.coalesce(func.max(_q.position), 0))).scalar_one() + 1
     rows: list[dict[str, Any]] = []
     for index, spec in enumerate(specs):
         rows.append(
             {
                 "key": spec.key,
                 "version": versions.get(spec.key, 0) + 1,
-                "place": positions.get(spec.key, next_position + index),
+                "position": positions.get(spec.key, next_position + index),
                 "text": spec.text,
                 "language": spec.language,
                 "owner": spec.owner,
@@ -375,7 +375,7 @@ def _positions(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
     """The position in the order of adding of each key that is valid now."""
     positions: dict[str, int] = {}
     for some in chunks(keys):
-        statement = select(_q.key, _q.place).where(_q.key.in_(some), _VALID_NOW)
+        statement = select(_q.key, _q.position).where(_q.key.in_(some), _VALID_NOW)
         positions.update((key, position) for key, position in connection.execute(statement))
     return positions
 
@@ -392,7 +392,7 @@ _COLUMNS = [_q[field.name] for field in fields(QueryRecord)]
 
 
 def _select(connection: Connection, *conditions: ColumnElement[bool]) -> list[QueryRecord]:
-    return [_record(row) for row in connection.execute(select(*_COLUMNS).where(*conditions).order_by(_q.place))]
+    return [_record(row) for row in connection.execute(select(*_COLUMNS).where(*conditions).order_by(_q.position))]
 
 
 def _record(row: Row[*tuple[Any, ...]]) -> QueryRecord:

@@ -281,7 +281,7 @@ class DueDelivery:
         delivery_id: names it.
         attempts: number of earlier tries.
         notification: what is to be delivered.
-        recipients: those that earlier tries are done with: None if it was delivered to them, else why they refused it.
+        recipients: the recipients that earlier tries have settled: None if they got it, else why they refused it.
         owner: of the query.
     """
 
@@ -331,7 +331,7 @@ class Outcome:
         reason: the reason in one line, or None.
         next_attempt_at: the earliest time of the next try; only for ``pending``.
         counted: whether the try counts against the notification; it does not if the whole channel was down.
-        recipients: those that this try and the earlier ones are done with, as in `DueDelivery`.
+        recipients: those that this try and earlier ones have settled, as in `DueDelivery`.
     """
 
     delivery_id: int
@@ -353,7 +353,7 @@ class Outcome:
 class DeliveryRecord:
     """One line of the log of deliveries: a decision and its reason.
 
-    `recipients` are those that it is done with: None if it was delivered to them, else why they refused it.
+    `recipients` are those that are settled: None if they got it, else why they refused it.
     """
 
     notification_id: str

@@ -16,7 +16,7 @@ _d, _o = deliveries.c, outbox.c
 
 
 class Retention(Database):
-    """The part of the store that lets go of what is old."""
+    """The part of the store that deletes what is old."""
 
     def prune(self, before: datetime) -> int:
         """Delete a piece of what was settled before a time: at most 500 notifications, and 500 dead letters.

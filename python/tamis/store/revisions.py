@@ -1,4 +1,4 @@
-"""Numbers the changes of queries and hierarchies, and keeps by hand and by file apart."""
+"""Numbers the changes of queries and hierarchies, and separates changes by hand from those by files."""
 
 from __future__ import annotations
 

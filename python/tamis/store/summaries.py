@@ -181,7 +181,8 @@ def _delivery_states(connection: Connection) -> dict[str, int]:
 
 
 _o = outbox.c
-_VALID_QUERIES = select(query_versions).where(query_versions.c.to_revision.is_(None)).order_by(query_versions.c.place)
+_valid = query_versions.c
+_VALID_QUERIES = select(query_versions).where(_valid.to_revision.is_(None)).order_by(_valid.position)
 _TOTALS = (
     select(_o.query_key, func.count().label("matches"), func.max(batches.c.committed_at).label("last_match_at"))
     .select_from(outbox.join(batches, TO_BATCH))

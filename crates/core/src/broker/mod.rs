@@ -74,7 +74,7 @@ use queues::letter::Letters;
 use queues::message_store::MessageStore;
 pub use queues::policy::QueueKind;
 use streams::all_streams::Streams;
-pub use streams::places::ReaderOverview;
+pub use streams::reader_offset::ReaderOverview;
 pub use streams::stream_record;
 use topology::Topology;
 use unique::Unique;
@@ -145,7 +145,7 @@ impl Broker {
         self.check_connections();
         self.expire();
         self.streams.expire(&self.queues, self.clock.wall_us());
-        self.record_places();
+        self.record_offsets();
         self.durability.remove_unwanted();
         self.messages.free_spare();
         self.refuse_held();

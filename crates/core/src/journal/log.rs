@@ -81,10 +81,10 @@ impl Log {
             return Err(AppendError::Busy);
         }
         let mut appending = lock(&self.0.appending);
-        let location = appending.place(size_bytes as u32, head.len(), &self.0.options);
+        let location = appending.locate(size_bytes as u32, head.len(), &self.0.options);
         let sequence = appending.next;
         appending.next = sequence.next();
-        let bytes = &mut appending.batch.runs.last_mut().expect("place begins one").bytes;
+        let bytes = &mut appending.batch.runs.last_mut().expect("locate begins one").bytes;
         encode(bytes, size_bytes as u32, sequence, time_us, kind, head);
         for part in body {
             bytes.extend_from_slice(part);

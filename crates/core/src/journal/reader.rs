@@ -199,8 +199,8 @@ impl LogReader {
                 continue;
             }
             let sparse = self.source.sparse(&segment)?;
-            let begin = sparse.iter().rfind(|entry| entry.time_before_us < time_us);
-            self.next = begin.map_or(name.first, |entry| entry.sequence);
+            let begin = sparse.iter().rfind(|point| point.time_before_us < time_us);
+            self.next = begin.map_or(name.first, |point| point.sequence);
             self.from_time_us = Some(time_us);
             return Ok(());
         }
@@ -273,10 +273,10 @@ impl LogReader {
             segment => segment?,
         };
         let sparse = self.source.sparse(&segment)?;
-        let begin = sparse.iter().rfind(|entry| entry.sequence <= self.next);
+        let begin = sparse.iter().rfind(|point| point.sequence <= self.next);
         let mut scanner = Scanner::new(Arc::clone(&segment.file), segment.seed, segment.file_bytes);
-        if let Some(entry) = begin {
-            scanner.offset = u64::from(entry.offset);
+        if let Some(point) = begin {
+            scanner.offset = u64::from(point.offset);
         }
         self.segment = Some(OpenSegment { name, following: names.get(index).map(|name| name.first), scanner });
         Ok(Here::Elsewhere)

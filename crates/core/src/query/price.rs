@@ -11,9 +11,9 @@ use crate::message::Value;
 use crate::query::expr::{Expr, Operand, Predicate, Reference};
 use crate::text::Phrase;
 
-/// The memory of a value in an IN list, with its index entry.
+/// The memory of a value in an IN list, with what the index keeps of it.
 const VALUE_BYTES: u64 = 100;
-/// The memory of a predicate, with its index entries.
+/// The memory of a predicate, with what the index keeps of it.
 const PREDICATE_BYTES: u64 = 64;
 /// The memory of a word of a phrase.
 const WORD_BYTES: u64 = 40;

@@ -82,7 +82,7 @@ impl Signature {
             kept.extend(term.map(|term| (term, signature.word_count)));
             signature.word_count += 1;
         }
-        signature.place(&kept);
+        signature.sort_positions(&kept);
         signature
     }
 
@@ -124,7 +124,7 @@ impl Signature {
     }
 
     /// Gives each term its part of the positions, and puts those of `kept` there, in order.
-    fn place(&mut self, kept: &[(u32, u32)]) {
+    fn sort_positions(&mut self, kept: &[(u32, u32)]) {
         let mut from = 0;
         for term in &mut self.terms {
             let count = term.positions.end;

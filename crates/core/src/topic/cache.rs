@@ -31,13 +31,13 @@ pub struct TopicCache<T> {
     offered_count: usize,
     hasher: DefaultHashBuilder,
     /// The maximum of one generation: half of the total.
-    entries_max: usize,
+    names_max: usize,
     weight_max: usize,
 }
 
 #[derive(Debug)]
 struct Generation<T> {
-    entries: HashTable<CachedTopic<T>>,
+    topics: HashTable<CachedTopic<T>>,
     weight: usize,
 }
 
@@ -50,19 +50,19 @@ struct CachedTopic<T> {
 }
 
 impl<T> TopicCache<T> {
-    /// An empty cache of at most `entries_max` names, whose values together weigh at most `weight_max`. With less than
+    /// An empty cache of at most `names_max` names, whose values together weigh at most `weight_max`. With less than
     /// 2 of either it stays empty.
     ///
     /// Besides its values it takes at most about 500 bytes per name.
     #[must_use]
-    pub fn new(entries_max: usize, weight_max: usize) -> Self {
+    pub fn new(names_max: usize, weight_max: usize) -> Self {
         Self {
             young: Generation::new(),
             old: Generation::new(),
             offered: Vec::new(),
             offered_count: 0,
             hasher: DefaultHashBuilder::default(),
-            entries_max: entries_max / 2,
+            names_max: names_max / 2,
             weight_max: weight_max / 2,
         }
     }
@@ -81,15 +81,15 @@ impl<T> TopicCache<T> {
     /// The value of `name`, whose hash is `hash`, if it is stored.
     #[inline]
     pub fn get_hashed(&mut self, hash: u64, name: &str) -> Option<&T> {
-        let is_it = |entry: &CachedTopic<T>| *entry.name == *name;
-        let index = match self.young.entries.find_bucket_index(hash, is_it) {
+        let is_it = |topic: &CachedTopic<T>| *topic.name == *name;
+        let index = match self.young.topics.find_bucket_index(hash, is_it) {
             Some(index) => index,
             None => {
-                let entry = self.old.remove(hash, name)?;
-                self.insert(entry)
+                let topic = self.old.remove(hash, name)?;
+                self.insert(topic)
             }
         };
-        self.young.entries.get_bucket(index).map(|entry| &entry.value)
+        self.young.topics.get_bucket(index).map(|topic| &topic.value)
     }
 
     /// Tells the cache of a name whose value is not stored, or is no longer true. The cache may `make` and store the
@@ -103,7 +103,7 @@ impl<T> TopicCache<T> {
     /// Like [`Self::offer`], for a name whose hash is `hash`, when it is known whether [`Self::get_hashed`] has just
     /// returned a value.
     pub fn offer_hashed(&mut self, hash: u64, name: &str, is_stored: bool, weight: usize, make: impl FnOnce() -> T) {
-        if name.len() > NAME_BYTES_MAX || weight > self.weight_max || self.entries_max == 0 {
+        if name.len() > NAME_BYTES_MAX || weight > self.weight_max || self.names_max == 0 {
             return;
         }
         if is_stored {
@@ -122,8 +122,8 @@ impl<T> TopicCache<T> {
 
     /// The number of stored names.
     #[must_use]
-    pub fn entry_count(&self) -> usize {
-        self.young.entries.len() + self.old.entries.len()
+    pub fn name_count(&self) -> usize {
+        self.young.topics.len() + self.old.topics.len()
     }
 
     /// The total weight of all values.
@@ -149,7 +149,7 @@ impl<T> TopicCache<T> {
 
     /// Grows the table of tags to the size that it needs before the next tag.
     fn make_room(&mut self) {
-        let length_max = self.entries_max.next_power_of_two();
+        let length_max = self.names_max.next_power_of_two();
         let length = self.offered.len();
         if length == 0 {
             self.offered.resize(LENGTH_MIN.min(length_max), [0; TAGS_PER_POSITION]);
@@ -164,30 +164,30 @@ impl<T> TopicCache<T> {
     }
 
     /// The position in the young generation of a name that is in neither.
-    fn insert(&mut self, entry: CachedTopic<T>) -> usize {
-        if self.young.entries.len() == self.entries_max || entry.weight > self.weight_max - self.young.weight {
+    fn insert(&mut self, topic: CachedTopic<T>) -> usize {
+        if self.young.topics.len() == self.names_max || topic.weight > self.weight_max - self.young.weight {
             mem::swap(&mut self.young, &mut self.old);
             self.young.clear();
         }
-        self.young.weight += entry.weight;
-        self.young.entries.insert_unique(entry.hash, entry, |entry| entry.hash).bucket_index()
+        self.young.weight += topic.weight;
+        self.young.topics.insert_unique(topic.hash, topic, |topic| topic.hash).bucket_index()
     }
 }
 
 impl<T> Generation<T> {
     fn new() -> Self {
-        Self { entries: HashTable::new(), weight: 0 }
+        Self { topics: HashTable::new(), weight: 0 }
     }
 
     fn remove(&mut self, hash: u64, name: &str) -> Option<CachedTopic<T>> {
-        let (entry, _) = self.entries.find_entry(hash, |entry| *entry.name == *name).ok()?.remove();
-        self.weight -= entry.weight;
-        Some(entry)
+        let (topic, _) = self.topics.find_entry(hash, |topic| *topic.name == *name).ok()?.remove();
+        self.weight -= topic.weight;
+        Some(topic)
     }
 
     /// The memory is kept, since the generation will grow as large again.
     fn clear(&mut self) {
-        self.entries.clear();
+        self.topics.clear();
         self.weight = 0;
     }
 }
@@ -233,9 +233,9 @@ mod tests {
             cache.offer("a", value, || value);
         }
         assert_eq!(cache.get("a"), Some(&4));
-        assert_eq!((cache.entry_count(), cache.weight()), (1, 4));
+        assert_eq!((cache.name_count(), cache.weight()), (1, 4));
         cache.clear();
-        assert_eq!((cache.entry_count(), cache.weight()), (0, 0));
+        assert_eq!((cache.name_count(), cache.weight()), (0, 0));
         assert_eq!(cache.get("a"), None);
         cache.offer("a", 1, || 6);
         assert_eq!(cache.get("a"), Some(&6), "that it was offered is not forgotten");
@@ -248,14 +248,14 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % bound
         };
-        for (entries_max, weight_max) in [(0, 100), (1, 100), (2, 1), (2, 2), (10, 1_000), (1_000, 50), (64, 64)] {
-            let mut cache = TopicCache::new(entries_max, weight_max);
+        for (names_max, weight_max) in [(0, 100), (1, 100), (2, 1), (2, 2), (10, 1_000), (1_000, 50), (64, 64)] {
+            let mut cache = TopicCache::new(names_max, weight_max);
             for _ in rounds(0..20_000) {
                 let number = random(200);
                 look_up(&mut cache, number, number % 17);
-                assert!(cache.entry_count() <= entries_max && cache.weight() <= weight_max);
+                assert!(cache.name_count() <= names_max && cache.weight() <= weight_max);
                 for generation in [&cache.young, &cache.old] {
-                    let weights = generation.entries.iter().map(|entry| entry.weight);
+                    let weights = generation.topics.iter().map(|topic| topic.weight);
                     assert_eq!(generation.weight, weights.sum::<usize>());
                 }
             }
@@ -267,8 +267,8 @@ mod tests {
         let mut cache = TopicCache::new(1_000, 1_000);
         assert!(rounds(0..1_000_000).all(|number| !look_up(&mut cache, number, 1)));
         // Two of them may share their tag and their index, or have the tag 0, which every index has at first.
-        assert!(cache.entry_count() < 8);
-        assert!(cache.young.entries.capacity() + cache.old.entries.capacity() < 20);
+        assert!(cache.name_count() < 8);
+        assert!(cache.young.topics.capacity() + cache.old.topics.capacity() < 20);
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
         sizes.dedup();
         let expected = (0..).map(|power| LENGTH_MIN << power).take(sizes.len());
         assert!(sizes.len() > 1 && sizes.iter().copied().eq(expected), "{sizes:?}");
-        assert_eq!(*sizes.last().expect("some"), or_few(2_048, 256), "as many positions as a generation has entries");
+        assert_eq!(*sizes.last().expect("some"), or_few(2_048, 256), "as many positions as a generation has names");
     }
 
     #[test]
@@ -306,7 +306,7 @@ mod tests {
             look_up(&mut cache, number / 2, 1);
         }
         assert_eq!(cache.offered.len(), or_few(512, LENGTH_MIN));
-        assert!(cache.entry_count() <= 1_000 && cache.young.entries.capacity() <= 1_000);
+        assert!(cache.name_count() <= 1_000 && cache.young.topics.capacity() <= 1_000);
     }
 
     #[test]

@@ -352,7 +352,7 @@ impl PyBroker {
         self.broker.close(ConnectionId::from_bits(connection), reason, now_us);
     }
 
-    /// Forget the place of a named reader of a stream; return whether there was one.
+    /// Forget the offset of a named reader of a stream; return whether there was one.
     ///
     /// Raises:
     ///     ValueError: a consumer reads under that name.

@@ -30,6 +30,26 @@ _META = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([A-Za-z0-9_-]{1,40
 _HEAD_BYTES: Final = 4_096
 
 
+def document_row(source: WholeFileSource, path: str, raw: bytes, known: dict[str, str | None], body: str) -> Row:
+    """The row of a document. Its identity is a digest of its bytes: moved or renamed, it is the same message.
+
+    Args:
+        source: what reads it.
+        path: the file.
+        raw: its bytes.
+        known: the properties that the document has itself.
+        body: its text.
+    """
+    properties = known | {
+        "date": datetime.fromtimestamp(os.stat(path).st_mtime, UTC),  # noqa: PTH116
+        "source": path_text(os.path.basename(os.path.dirname(path))),  # noqa: PTH119, PTH120
+        "file": path_text(os.path.basename(path)),  # noqa: PTH119
+    }
+    digest, signature = digest_of(raw), signature_of(body, source.signature_stop_words)
+    topic, xml = source.options.topic, to_xml(properties, body)
+    return Row(path_text(path), 0, digest, topic, properties, body, xml, signature, identity=digest)
+
+
 class TextSource(WholeFileSource):
     """The text files of a folder and the folders below it, of a glob, or one file."""
 
@@ -38,21 +58,13 @@ class TextSource(WholeFileSource):
     properties = DOCUMENT_PROPERTIES
 
     def rows(self, path: str) -> Iterator[Row]:
-        """The one row of a file. Its identity is a digest of its bytes: moved or renamed, it is the same message."""
+        """The one row of a file."""
         raw = self.whole(path)
         if isinstance(raw, Row):
             yield raw
             return
         title, body = self.read_document(raw)
-        properties = {
-            "subject": title,
-            "date": datetime.fromtimestamp(os.stat(path).st_mtime, UTC),  # noqa: PTH116
-            "source": path_text(os.path.basename(os.path.dirname(path))),  # noqa: PTH119, PTH120
-            "file": path_text(os.path.basename(path)),  # noqa: PTH119
-        }
-        digest, signature = digest_of(raw), signature_of(body, self.signature_stop_words)
-        xml = to_xml(properties, body)
-        yield Row(path_text(path), 0, digest, self.options.topic, properties, body, xml, signature, identity=digest)
+        yield document_row(self, path, raw, {"subject": title}, body)
 
     def read_document(self, raw: bytes) -> tuple[str | None, str]:
         """The title and the text of a document; a text file has its first line as title."""

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import fnmatch
-import glob
 import os
-import re
 import stat
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Final
+from typing import BinaryIO, ClassVar
 
 from tamis.adapters.options import FileOptions, MailOptions
 from tamis.adapters.properties import MAIL_PROPERTIES
 from tamis.adapters.rows import Row, mail_row
+from tamis.adapters.sources.folders import Folders
 from tamis.adapters.sources.source import Source, path_text
 from tamis.errors import AdapterError
-
-_GLOB = re.compile(r"[*?\[]")
-_IGNORED_SUFFIXES: Final = ("~", ".tmp", ".part", ".lock", ".swp")
 
 
 class FileSource(Source):
@@ -39,6 +33,7 @@ class FileSource(Source):
     def __init__(self, options: FileOptions) -> None:
         super().__init__(options)
         self.settle_s = (self.settle_ms if options.settle_ms is None else options.settle_ms) / 1000
+        self.folders = Folders(options.path, options.pattern or self.pattern)
 
     def check(self) -> None:
         """Check that there is something to read from.
@@ -46,8 +41,7 @@ class FileSource(Source):
         Raises:
             AdapterError: the path is missing or may not be read.
         """
-        path = self.options.path
-        folder = _fixed_part(path) if _GLOB.search(path) else path
+        folder = self.folders.fixed_part
         if not os.path.exists(folder):  # noqa: PTH110 - one system call, in a loop of polls
             raise AdapterError(f"{folder}: no such file or folder; expected mail or data to read there")
         if not os.path.isdir(folder) and not os.path.isfile(folder):  # noqa: PTH112, PTH113
@@ -57,33 +51,13 @@ class FileSource(Source):
 
     def files(self) -> list[str]:
         """The paths of the files that exist now, by name."""
-        return sorted(self._walk())
+        return sorted(f"{folder}/{name}" for folder, one in self.folders.look(fresh=True) for name in one.files)
 
     def wait_until_settled(self) -> None:
         """Wait until the youngest file has not changed for `settle_s`, and at most for that time."""
-        statuses = (status_of(path) for path in self._walk())
+        statuses = (status_of(path) for path in self.files())
         youngest = max((max(status.st_mtime, status.st_ctime) for status in statuses if status), default=0.0)
         time.sleep(min(self.settle_s, max(0.0, youngest + self.settle_s - time.time())))
-
-    def _walk(self) -> Iterator[str]:
-        path = self.options.path
-        if _GLOB.search(path):
-            yield from (name for name in glob.iglob(path, recursive=True) if os.path.isfile(name))  # noqa: PTH113, PTH207
-        elif os.path.isdir(path):  # noqa: PTH112
-            yield from self._walk_folder(path)
-        else:
-            self.check()
-            yield path
-
-    def _walk_folder(self, folder: str) -> Iterator[str]:
-        """The files below `folder` that match; links to folders are not followed, because they may form a circle."""
-        pattern = self.options.pattern or self.pattern
-        for parent, folders, names in os.walk(folder, onerror=_refuse_folder):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for name in names:
-                wanted = not name.startswith(".") and not name.endswith(_IGNORED_SUFFIXES)
-                if wanted and fnmatch.fnmatch(name, pattern):
-                    yield f"{parent}/{name}"
 
 
 class MailSource(FileSource):
@@ -115,6 +89,9 @@ class MailSource(FileSource):
 def status_of(path: str) -> os.stat_result | None:
     """The status of a file; None if it was removed since it was listed, or is a pipe or a device.
 
+    A link that is broken, forbidden or circular has the status of the link itself: it counts as a file, and opening it
+    says what is wrong.
+
     Raises:
         AdapterError: the system cannot read the status.
     """
@@ -123,14 +100,11 @@ def status_of(path: str) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise AdapterError(f"{path_text(path)}: cannot be read: {error.strerror}") from error
+        try:
+            return os.lstat(path)
+        except OSError:
+            raise AdapterError(f"{path_text(path)}: cannot be read: {error.strerror}") from error
     return status if stat.S_ISREG(status.st_mode) else None
-
-
-def _refuse_folder(error: OSError) -> None:
-    """Report errors that `os.walk` would ignore; only a folder that was just removed is no error."""
-    if not isinstance(error, FileNotFoundError):
-        raise AdapterError(f"{path_text(str(error.filename))}: cannot be read: {error.strerror}") from error
 
 
 def open_file(path: str) -> BinaryIO:
@@ -143,8 +117,3 @@ def open_file(path: str) -> BinaryIO:
         return Path(path).open("rb")
     except OSError as error:
         raise AdapterError(f"{path_text(path)}: cannot be read: {error.strerror}") from error
-
-
-def _fixed_part(path: str) -> str:
-    """The folder of a glob before its first wildcard."""
-    return path[: _GLOB.search(path).start()].rpartition("/")[0] or "/"  # type: ignore[union-attr]

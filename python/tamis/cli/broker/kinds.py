@@ -75,7 +75,7 @@ def forget_reader(
     vhost: Annotated[str, typer.Option(help="The stream's virtual host.")] = "/",
     data: DataOption = None,
 ) -> int:
-    """Forget the place of a named reader.
+    """Forget the offset of a named reader.
 
     Exit code: 0 when it was forgotten, 1 when there was none, 2 on an error.
     """

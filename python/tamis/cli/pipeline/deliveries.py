@@ -59,7 +59,7 @@ def list_(
 
 @app.command()
 def show(notification: IdArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Show each delivery of a notification, with every step and the recipients that it is done with."""
+    """Show each delivery of a notification, with every step and the recipients that are settled."""
     with open_store(store, create=False) as opened:
         number = named(opened, notification).id
         records, steps = opened.deliveries(notification_id=number), opened.delivery_steps([number])

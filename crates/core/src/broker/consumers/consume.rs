@@ -35,23 +35,8 @@ impl Broker {
     pub(crate) fn consume(&mut self, channel: ChannelSlot, consume: &BasicConsume<'_>) -> Result<(), AmqpError> {
         consume.arguments.check().map_err(|error| error.at(BasicConsume::ID))?;
         let (queue, name) = self.named_queue(channel, consume.queue, Verb::Read)?;
-        let it = &self.clients[channel];
-        let has_tag = |consumer: &ConsumerSlot| self.clients[*consumer].name() == consume.consumer_tag.as_bytes();
-        if it.consumers.iter().any(has_tag) {
-            let reason = format!("attempt to reuse consumer tag '{}'", consume.consumer_tag);
-            return Err(error(ReplyCode::NotAllowed, &reason));
-        }
-        if it.consumers.len() >= self.options.consumers_max {
-            return Err(error(
-                ReplyCode::NotAllowed,
-                &format!("a channel has at most {} consumers", it.consumers.len()),
-            ));
-        }
+        self.check_consume(channel, queue, &name, consume)?;
         let of = &self.queues[queue];
-        if of.has_exclusive_consumer || (consume.exclusive && !of.consumers.is_empty()) {
-            let reason = format!("queue '{name}' in vhost '{}' in exclusive use", self.principal(channel).vhost);
-            return Err(error(ReplyCode::AccessRefused, &reason));
-        }
         let ConsumerArguments { priority, timeout_ms } =
             ConsumerArguments::parse(consume.arguments, of.stream.is_some())?;
         let timeout_ms = timeout_ms.or(of.policy.consumer_timeout_ms);
@@ -90,6 +75,34 @@ impl Broker {
         Ok(())
     }
 
+    /// Check that a channel may have another consumer, and that the queue may.
+    fn check_consume(
+        &self,
+        channel: ChannelSlot,
+        queue: QueueId,
+        name: &str,
+        consume: &BasicConsume<'_>,
+    ) -> Result<(), AmqpError> {
+        let it = &self.clients[channel];
+        let has_tag = |consumer: &ConsumerSlot| self.clients[*consumer].name() == consume.consumer_tag.as_bytes();
+        if it.consumers.iter().any(has_tag) {
+            let reason = format!("attempt to reuse consumer tag '{}'", consume.consumer_tag);
+            return Err(error(ReplyCode::NotAllowed, &reason));
+        }
+        if it.consumers.len() >= self.options.consumers_max {
+            return Err(error(
+                ReplyCode::NotAllowed,
+                &format!("a channel has at most {} consumers", it.consumers.len()),
+            ));
+        }
+        let of = &self.queues[queue];
+        if of.has_exclusive_consumer || (consume.exclusive && !of.consumers.is_empty()) {
+            let reason = format!("queue '{name}' in vhost '{}' in exclusive use", self.principal(channel).vhost);
+            return Err(error(ReplyCode::AccessRefused, &reason));
+        }
+        Ok(())
+    }
+
     /// Carry out basic.cancel. A consumer that does not exist is cancelled already.
     pub(crate) fn cancel(&mut self, channel: ChannelSlot, cancel: &BasicCancel<'_>) -> Result<(), AmqpError> {
         let has_tag = |consumer: &ConsumerSlot| self.clients[*consumer].name() == cancel.consumer_tag.as_bytes();
@@ -107,7 +120,7 @@ impl Broker {
     /// with the channel. An auto-delete queue goes with its last consumer.
     pub(crate) fn remove_consumer(&mut self, slot: ConsumerSlot) {
         let consumer = self.clients.remove_consumer(slot);
-        self.leave_place(&consumer);
+        self.record_last_offset(&consumer);
         self.leave_stream(slot, &consumer);
         self.forget_filter(&consumer);
         let queue = consumer.queue;
@@ -138,7 +151,7 @@ impl Broker {
     pub(crate) fn cancel_consumers(&mut self, consumers: Vec<ConsumerSlot>) {
         for slot in consumers {
             let consumer = self.clients.remove_consumer(slot);
-            self.leave_place(&consumer);
+            self.record_last_offset(&consumer);
             self.leave_stream(slot, &consumer);
             self.forget_filter(&consumer);
             let (connection, channel) = self.clients.channel_outlet(consumer.channel);

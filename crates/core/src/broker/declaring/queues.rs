@@ -11,9 +11,9 @@ use crate::broker::access::control::{Resource, Verb};
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConsumerSlot, Handle, JOURNAL, PURGES, RETIRED};
 use crate::broker::publishing::confirms::DiskMark;
-use crate::broker::queues::policy::{Policy, QueueKind};
+use crate::broker::queues::policy::{DeadLetters, Policy, QueueKind};
 use crate::broker::queues::queue::Queue;
-use crate::broker::topology::{Declared, DefinitionKey, Owner, QueueId, QueueSettings};
+use crate::broker::topology::{Declared, DefinitionKey, Owner, QueueId, QueueSettings, VhostId};
 
 impl Broker {
     /// Carry out queue.declare.
@@ -51,15 +51,7 @@ impl Broker {
         self.check_access(channel, Verb::Configure, Resource::Queue, &name)?;
         let policy = self.queue_policy(channel, it, &name)?;
         if let Some(letters) = &policy.dead_letters {
-            // Otherwise a user's own queue would be a way to publish or to read where the user may not.
-            self.check_access(channel, Verb::Read, Resource::Queue, &name)?;
-            self.check_access(channel, Verb::Write, Resource::Exchange, &letters.exchange)?;
-            if self.is_addressed(vhost, &letters.exchange, letters.routing_key.as_deref()) {
-                let reason = format!("dead letters of queue '{name}' cannot go to a mailbox or a service");
-                return Err(error(ReplyCode::PreconditionFailed, &reason));
-            }
-            let key = letters.routing_key.as_deref().unwrap_or(ANY_KEY);
-            self.check_topic_access(channel, Verb::Write, &letters.exchange, key)?;
+            self.check_letters(channel, vhost, &name, letters)?;
         }
         let is_new = || self.topology.queue(vhost, &name, owner).is_err_and(|error| error.code == ReplyCode::NotFound);
         if is_new() {
@@ -79,11 +71,7 @@ impl Broker {
         };
         let (id, declared) = self.topology.declare_queue(vhost, &name, &settings, owner, it.queue.is_empty())?;
         if declared == Declared::Existed {
-            // The first declaration may still wait for the disk, and this answer promises the same.
-            match self.queues[id].durable_id {
-                Some(durable_id) => self.publishing.promise(DiskMark { log: JOURNAL, sequence: durable_id.0 }),
-                None => self.await_changes(),
-            }
+            self.promise_queue(id);
             return Ok((name, id));
         }
         if let Err(reason) = self.permissions.add_queue(&user) {
@@ -113,6 +101,33 @@ impl Broker {
             self.changed();
         }
         Ok((name, id))
+    }
+
+    /// Check where a queue's dead letters go. Otherwise a user's own queue would be a way to publish or to read where the user
+    /// may not.
+    fn check_letters(
+        &mut self,
+        channel: ChannelSlot,
+        vhost: VhostId,
+        queue: &str,
+        letters: &DeadLetters,
+    ) -> Result<(), AmqpError> {
+        self.check_access(channel, Verb::Read, Resource::Queue, queue)?;
+        self.check_access(channel, Verb::Write, Resource::Exchange, &letters.exchange)?;
+        if self.is_addressed(vhost, &letters.exchange, letters.routing_key.as_deref()) {
+            let reason = format!("dead letters of queue '{queue}' cannot go to a mailbox or a service");
+            return Err(error(ReplyCode::PreconditionFailed, &reason));
+        }
+        let key = letters.routing_key.as_deref().unwrap_or(ANY_KEY);
+        self.check_topic_access(channel, Verb::Write, &letters.exchange, key)
+    }
+
+    /// Answer for a queue that exists: its first declaration may still wait for the disk, and this answer promises the same.
+    fn promise_queue(&mut self, queue: QueueId) {
+        match self.queues[queue].durable_id {
+            Some(durable_id) => self.publishing.promise(DiskMark { log: JOURNAL, sequence: durable_id.0 }),
+            None => self.await_changes(),
+        }
     }
 
     /// Give a new queue of type stream its log, and record it. The log comes first, so that no recorded stream ever lacks

@@ -158,7 +158,7 @@ impl Broker {
                 Ok(queue) => {
                     report.definitions += 1;
                     if let (Definition::Reader { name, next, .. }, Some(stream)) = (&read, queue) {
-                        self.recover_place(stream, name, *next);
+                        self.recover_offset(stream, name, *next);
                     } else if let Some(queue) = queue {
                         self.recover_queue(queue, definition.id, &read)?;
                         queue_ids.insert(definition.id, queue);

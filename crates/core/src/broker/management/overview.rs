@@ -7,7 +7,7 @@ use crate::broker::connections::connection::ConnectionState;
 use crate::broker::ids::{ChannelSlot, ConnectionId};
 use crate::broker::management::metrics::{JournalMetrics, Metrics};
 use crate::broker::queues::policy::QueueKind;
-use crate::broker::streams::places::ReaderOverview;
+use crate::broker::streams::reader_offset::ReaderOverview;
 use crate::broker::topology::{AddressKind, QueueInfo, Topology};
 
 /// A connection, as operators see it.

@@ -51,7 +51,7 @@ pub(super) struct Faults {
     pub goes_live_early: bool,
     /// Let a reader that falls back read again from where it became live.
     pub forgets_place: bool,
-    /// The place of a named reader is behind what it has not acknowledged.
+    /// The offset of a named reader is behind what it has not acknowledged.
     pub forgets_unacknowledged: bool,
     /// A reader passes over one message more than the summary of a run says.
     pub skips_too_far: bool,

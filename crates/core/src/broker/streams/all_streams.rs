@@ -45,7 +45,7 @@ pub(crate) struct Streams {
     pub(super) view: ViewScratch,
     /// Room to match messages with the tables of live readers.
     pub(super) table: TableScratch,
-    /// Named readers that have acknowledged something since their places were recorded.
+    /// Named readers that have acknowledged something since their offsets were recorded.
     acknowledged: VecDeque<Handle<ConsumerSlot>>,
     /// Summarizes segments that are sealed.
     pub(crate) summarizer: Summarizer,
@@ -199,12 +199,12 @@ impl Streams {
         !self.live.is_empty()
     }
 
-    /// Let the place of a named reader be recorded.
+    /// Let the offset of a named reader be recorded.
     pub(super) fn push_acknowledged(&mut self, reader: Handle<ConsumerSlot>) {
         self.acknowledged.push_back(reader);
     }
 
-    /// A named reader whose place is to be recorded.
+    /// A named reader whose offset is to be recorded.
     pub(super) fn next_acknowledged(&mut self) -> Option<Handle<ConsumerSlot>> {
         self.acknowledged.pop_front()
     }

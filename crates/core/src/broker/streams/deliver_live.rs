@@ -1,6 +1,6 @@
 //! Live readers: they are at the end of their stream, and get each message from memory as soon as its number is safe.
 //!
-//! A reader that has read everything becomes live when the [`Tail`] has all that comes after its place. All live readers of
+//! A reader that has read everything becomes live when the [`Tail`] has all that comes after its offset. All live readers of
 //! a stream are one [`ReaderTable`]. One that cannot take what it asks for falls back to the log, at that message, and
 //! returns when it has read everything again; nobody else notices. All of them fall back when they are too slow together for
 //! the memory, or when a message takes too long to be matched: then each reads it alone.
@@ -20,7 +20,7 @@ use crate::broker::streams::tail::Tail;
 use crate::broker::topology::{QueueId, View};
 
 impl Broker {
-    /// Let a reader that has read everything get what comes from memory. False when there is something between its place
+    /// Let a reader that has read everything get what comes from memory. False when there is something between its offset
     /// and the tail.
     pub(super) fn go_live(&mut self, slot: ConsumerSlot) -> bool {
         let queue = self.clients[slot].queue;

@@ -4,7 +4,7 @@ pub(crate) mod all_streams;
 pub(crate) mod deliver_live;
 pub(crate) mod live_readers;
 pub(crate) mod named_readers;
-pub(crate) mod places;
+pub(crate) mod reader_offset;
 pub(crate) mod reader_table;
 pub(crate) mod reading;
 pub(crate) mod skipping;

@@ -1,6 +1,6 @@
-//! Named readers: the broker keeps the place of each, and it resumes there, whoever it is then and after every restart.
+//! Named readers: the broker keeps the offset of each, and it resumes there, whoever it is then and after every restart.
 //!
-//! A place is the number of the first message that was not acknowledged, and is recorded as a definition that goes with its
+//! An offset is the number of the first message that was not acknowledged, and is recorded as a definition that goes with its
 //! stream: at most a tick after an acknowledgement, and at once when the reader goes. After a crash a reader may get again
 //! what it acknowledged within that time, and never misses anything.
 
@@ -12,7 +12,7 @@ use crate::broker::Broker;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::errors::error;
 use crate::broker::ids::{ConsumerSlot, Handle};
-use crate::broker::streams::places::{Place, ReaderOverview};
+use crate::broker::streams::reader_offset::{ReaderOffset, ReaderOverview};
 use crate::broker::topology::{Definition, DefinitionKey, NOBODY, QueueId, QueueInfo, TopologyChange};
 
 /// The argument of a consumer that names a reader.
@@ -20,7 +20,7 @@ pub(crate) const READER: &str = "x-stream-reader";
 /// The maximum number of named readers of a stream.
 pub(crate) const READERS_MAX: usize = 4096;
 const NAME_BYTES_MAX: usize = 255;
-/// The maximum number of places that are recorded in one tick.
+/// The maximum number of offsets that are recorded in one tick.
 const RECORDED_AT_ONCE: usize = 100;
 
 impl Broker {
@@ -40,12 +40,12 @@ impl Broker {
         let name = value.as_str().filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()));
         let name = name.ok_or_else(|| refused("expected a name of 1 to 255 bytes"))?;
         let Some(stream) = &self.queues[queue].stream else { return Ok(None) };
-        match stream.places.get(name) {
-            Some(place) if place.is_read => {
+        match stream.offsets.get(name) {
+            Some(offset) if offset.is_read => {
                 let reason = format!("reader '{name}' of stream '{}' is read by another consumer", consume.queue);
                 Err(error(ReplyCode::ResourceLocked, &reason))
             }
-            None if stream.places.len() >= READERS_MAX => {
+            None if stream.offsets.len() >= READERS_MAX => {
                 Err(refused(&format!("the stream has {READERS_MAX} named readers already: forget some")))
             }
             _ => Ok(Some(name.into())),
@@ -53,8 +53,8 @@ impl Broker {
     }
 
     /// Where a named reader resumes; None where it has not been before.
-    pub(super) fn place_of(&self, queue: QueueId, name: &str) -> Option<Sequence> {
-        self.queues[queue].stream.as_ref()?.places.get(name)?.next
+    pub(super) fn offset_of(&self, queue: QueueId, name: &str) -> Option<Sequence> {
+        self.queues[queue].stream.as_ref()?.offsets.get(name)?.next
     }
 
     /// Note that a delivery to a consumer was acknowledged.
@@ -67,8 +67,8 @@ impl Broker {
         }
     }
 
-    /// Record the places of named readers that have acknowledged something.
-    pub(crate) fn record_places(&mut self) {
+    /// Record the offsets of named readers that have acknowledged something.
+    pub(crate) fn record_offsets(&mut self) {
         let mut is_any = false;
         for _ in 0..RECORDED_AT_ONCE {
             let Some(handle) = self.streams.next_acknowledged() else { break };
@@ -76,7 +76,7 @@ impl Broker {
             if let Some(named) = consumer.reader.as_mut().and_then(|reader| reader.named.as_mut()) {
                 named.is_listed = false;
                 let consumer = &self.clients[handle.id];
-                is_any |= self.record_place(consumer.queue, self.next_of(consumer));
+                is_any |= self.record_offset(consumer.queue, self.next_of(consumer));
             }
         }
         if is_any {
@@ -84,19 +84,19 @@ impl Broker {
         }
     }
 
-    /// Record the place of a consumer that goes.
-    pub(crate) fn leave_place(&mut self, consumer: &Consumer) {
+    /// Record the offset of a consumer that goes.
+    pub(crate) fn record_last_offset(&mut self, consumer: &Consumer) {
         let Some(named) = consumer.reader.as_ref().and_then(|reader| reader.named.as_ref()) else { return };
-        let place =
-            self.queues.get_mut(consumer.queue).and_then(|queue| queue.stream.as_mut()?.places.get_mut(&named.name));
-        let Some(place) = place else { return };
-        place.is_read = false;
-        if self.record_place(consumer.queue, self.next_of(consumer)) {
+        let offset =
+            self.queues.get_mut(consumer.queue).and_then(|queue| queue.stream.as_mut()?.offsets.get_mut(&named.name));
+        let Some(offset) = offset else { return };
+        offset.is_read = false;
+        if self.record_offset(consumer.queue, self.next_of(consumer)) {
             self.record_changes();
         }
     }
 
-    /// The place of a consumer that is a named reader; None while it looks for the time that it begins at.
+    /// The offset of a consumer that is a named reader; None while it looks for the time that it begins at.
     fn next_of(&self, consumer: &Consumer) -> Option<(Box<str>, Sequence)> {
         let reader = consumer.reader.as_ref()?;
         let named = reader.named.as_ref()?;
@@ -113,9 +113,9 @@ impl Broker {
         Some((named.name.clone(), next))
     }
 
-    /// Let a place be recorded, if it has changed. Returns whether it has.
-    fn record_place(&mut self, queue: QueueId, place: Option<(Box<str>, Sequence)>) -> bool {
-        let Some((name, next)) = place else { return false };
+    /// Record an offset, if it has changed. Returns whether it has.
+    fn record_offset(&mut self, queue: QueueId, offset: Option<(Box<str>, Sequence)>) -> bool {
+        let Some((name, next)) = offset else { return false };
         let Some(info) = self.topology.queue_info(queue) else { return false };
         let QueueInfo { vhost, name: stream, .. } = info;
         let definition = Definition::Reader {
@@ -124,39 +124,39 @@ impl Broker {
             name: name.to_string(),
             next: next.0,
         };
-        let Some(place) = self.queues[queue].stream.as_mut().and_then(|stream| stream.places.get_mut(&name)) else {
+        let Some(offset) = self.queues[queue].stream.as_mut().and_then(|stream| stream.offsets.get_mut(&name)) else {
             return false;
         };
-        if place.next.replace(next) == Some(next) {
+        if offset.next.replace(next) == Some(next) {
             return false;
         }
-        // Without room, a crash takes the reader back to the place that was recorded last.
+        // Without room, a crash takes the reader back to the offset that was recorded last.
         self.durability.add_change(TopologyChange::Added(definition))
     }
 
-    /// Take the place of a named reader that was recovered.
-    pub(crate) fn recover_place(&mut self, queue: QueueId, name: &str, next: u64) {
+    /// Take the offset of a named reader that was recovered.
+    pub(crate) fn recover_offset(&mut self, queue: QueueId, name: &str, next: u64) {
         if let Some(stream) = &mut self.queues[queue].stream {
-            stream.places.insert(name.into(), Place { next: Some(Sequence(next)), is_read: false });
+            stream.offsets.insert(name.into(), ReaderOffset { next: Some(Sequence(next)), is_read: false });
         }
     }
 
-    /// Forget the place of a named reader. Returns whether there was one.
+    /// Forget the offset of a named reader. Returns whether there was one.
     ///
     /// # Errors
     /// A consumer reads under this name.
     pub fn forget_reader(&mut self, vhost: &str, stream: &str, name: &str) -> Result<bool, String> {
         let queue = self.topology.vhost(vhost).and_then(|vhost| self.topology.queue(vhost, stream, NOBODY).ok());
         let Some(it) = queue.and_then(|queue| self.queues[queue].stream.as_mut()) else { return Ok(false) };
-        match it.places.get(name) {
+        match it.offsets.get(name) {
             None => Ok(false),
-            Some(place) if place.is_read => Err(format!("a consumer reads stream '{stream}' as '{name}'")),
+            Some(offset) if offset.is_read => Err(format!("a consumer reads stream '{stream}' as '{name}'")),
             Some(_) => {
                 let key = DefinitionKey::reader(vhost, stream, name);
                 if !self.durability.add_change(TopologyChange::Removed(key)) {
                     return Err("low on disk: nothing can be forgotten now".to_owned());
                 }
-                it.places.remove(name);
+                it.offsets.remove(name);
                 self.record_changes();
                 Ok(true)
             }
@@ -175,7 +175,7 @@ impl Broker {
             is_reading,
         };
         let mut readers: Vec<_> =
-            stream.places.iter().filter_map(|(name, place)| Some(of(name, place.next?, place.is_read))).collect();
+            stream.offsets.iter().filter_map(|(name, offset)| Some(of(name, offset.next?, offset.is_read))).collect();
         for consumer in self.queues[queue].consumers.iter().filter_map(|slot| self.clients.consumer_in(*slot)) {
             if let Some((name, next)) = self.next_of(consumer) {
                 readers.retain(|reader| *reader.name != *name);

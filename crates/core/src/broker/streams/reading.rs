@@ -26,7 +26,7 @@ use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::policy::Policy;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::streams::named_readers::READER;
-use crate::broker::streams::places::{NamedReader, Places};
+use crate::broker::streams::reader_offset::{NamedReader, ReaderOffsets};
 use crate::broker::streams::skipping::{Skipping, Step};
 use crate::broker::streams::stream::{Stream, StreamReader};
 use crate::broker::streams::stream_record::StreamRecord;
@@ -57,7 +57,7 @@ impl Broker {
             woken,
             live: None,
             summarized,
-            places: Places::new(),
+            offsets: ReaderOffsets::new(),
         }));
         self.streams.add_queue(id);
         self.summarize(id);
@@ -108,27 +108,20 @@ impl Broker {
         let Some(log) = self.queues[queue].stream.as_ref().map(|stream| stream.log) else { return Ok(None) };
         let refused = |reason: &str| error(ReplyCode::PreconditionFailed, reason);
         if consume.no_ack && consume.arguments.get(READER).is_some() {
-            return Err(refused("a named reader must acknowledge: its place is behind what it has acknowledged"));
+            return Err(refused("a named reader must acknowledge: its offset is behind what it has acknowledged"));
         }
         let it = &self.clients[channel];
         if !consume.no_ack && it.prefetch == 0 && it.credit.limit() == 0 {
             let reason = format!("consumer prefetch count is not set for stream '{}'", consume.queue);
             return Err(refused(&reason));
         }
-        check_query_arguments(consume.arguments)?;
-        self.check_stored_query(channel, consume.arguments)?;
-        let permissions = &mut self.permissions;
-        let filter = ConsumerFilter::parse(
-            consume.arguments,
-            &mut |key| permissions.stored_query(key),
-            self.topology.hierarchies(),
-        )?;
+        let filter = self.consumer_filter(channel, consume.arguments)?;
         let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let log = self.streams.log(log).ok_or_else(|| refused("the stream is gone"))?;
         let name = self.reader_name(queue, consume)?;
-        let place = name.as_ref().and_then(|name| self.place_of(queue, name));
-        let start = place
-            .map_or_else(|| start(consume.arguments, log, self.clock.wall_us()), |place| Ok(Start::Sequence(place)))
+        let offset = name.as_ref().and_then(|name| self.offset_of(queue, name));
+        let start = offset
+            .map_or_else(|| start(consume.arguments, log, self.clock.wall_us()), |offset| Ok(Start::Sequence(offset)))
             .map_err(|reason| refused(&format!("invalid arg 'x-stream-offset' of a consumer: {reason}")))?;
         let reader = log.reader(start).map_err(|error| refused(&error.to_string()))?;
         if let Some(filter) = &filter {
@@ -139,7 +132,7 @@ impl Broker {
         let skipping = Skipping::of(filter.as_ref());
         let named = name.map(|name| {
             if let Some(stream) = &mut self.queues[queue].stream {
-                stream.places.entry(name.clone()).or_default().is_read = true;
+                stream.offsets.entry(name.clone()).or_default().is_read = true;
             }
             Box::new(NamedReader::new(name))
         });
@@ -152,6 +145,18 @@ impl Broker {
             is_live: false,
             is_listed: false,
         })))
+    }
+
+    /// The query of a consumer; None where it has none.
+    fn consumer_filter(
+        &mut self,
+        channel: ChannelSlot,
+        arguments: RawTable<'_>,
+    ) -> Result<Option<ConsumerFilter>, AmqpError> {
+        check_query_arguments(arguments)?;
+        self.check_stored_query(channel, arguments)?;
+        let permissions = &mut self.permissions;
+        ConsumerFilter::parse(arguments, &mut |key| permissions.stored_query(key), self.topology.hierarchies())
     }
 
     /// Let a reader go on, if it can take messages.

@@ -2,7 +2,7 @@
 
 use crate::journal::{Log, LogReader, SegmentNumber, Sequence};
 
-use crate::broker::streams::summary::Condition;
+use crate::broker::streams::summary::RunCondition;
 use crate::broker::streams::summary_file::{Sealed, SummaryFile, Verdict};
 use crate::broker::topology::ConsumerFilter;
 
@@ -12,7 +12,7 @@ const LOOK_AGAIN_AFTER: u64 = 4096;
 /// What a reader knows about the messages ahead of it.
 #[derive(Debug)]
 pub(crate) struct Skipping {
-    condition: Condition,
+    condition: RunCondition,
     /// The messages before this number have to be read.
     read_until: Sequence,
     summaries: Option<(Sealed, SummaryFile)>,
@@ -33,7 +33,7 @@ pub(crate) enum Step {
 impl Skipping {
     /// For the query of a consumer; None when every message may satisfy it.
     pub fn of(filter: Option<&ConsumerFilter>) -> Option<Box<Self>> {
-        let condition = Condition::of(&filter?.query().necessity())?;
+        let condition = RunCondition::of(&filter?.query().necessity())?;
         Some(Box::new(Self { condition, read_until: Sequence(0), summaries: None, room: Vec::new() }))
     }
 

@@ -7,7 +7,7 @@ use crate::journal::{LogReader, SegmentNumber, Sequence};
 
 use crate::broker::ids::{ConsumerSlot, LogId};
 use crate::broker::streams::live_readers::LiveReaders;
-use crate::broker::streams::places::{NamedReader, Places};
+use crate::broker::streams::reader_offset::{NamedReader, ReaderOffsets};
 use crate::broker::streams::skipping::Skipping;
 use crate::broker::topology::ConsumerFilter;
 
@@ -24,8 +24,8 @@ pub(crate) struct Stream {
     pub(super) live: Option<Box<LiveReaders>>,
     /// The last segment that was given to be summarized.
     pub(super) summarized: SegmentNumber,
-    /// The places of named readers.
-    pub(super) places: Places,
+    /// The offsets of named readers.
+    pub(super) offsets: ReaderOffsets,
 }
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ pub(crate) struct StreamReader {
     pub(super) filter: Option<ConsumerFilter>,
     /// What it knows about messages that it need not read; None when it has to read all.
     pub(super) skipping: Option<Box<Skipping>>,
-    /// What it has not acknowledged, if the broker keeps its place.
+    /// What it has not acknowledged, if the broker keeps its offset.
     pub(super) named: Option<Box<NamedReader>>,
     pub(super) missed: u64,
     /// Whether it gets what comes from memory.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::journal::{DiskFile, Log, LogItem, ReadError, SegmentNumber, Sequence, Start};
 
 use crate::broker::streams::stream_record::StreamRecord;
-use crate::broker::streams::summary::{Condition, Summary, SummaryBuilder};
+use crate::broker::streams::summary::{RunCondition, Summary, SummaryBuilder};
 
 const MAGIC: [u8; 8] = *b"tamissum";
 const VERSION: u32 = 1;
@@ -92,7 +92,7 @@ impl SummaryFile {
     }
 
     /// What the summary of the run that has this number says.
-    pub fn look(&self, sequence: Sequence, condition: &Condition, room: &mut Vec<u8>) -> Verdict {
+    pub fn look(&self, sequence: Sequence, condition: &RunCondition, room: &mut Vec<u8>) -> Verdict {
         let index = self.runs.partition_point(|run| run.last < sequence);
         let Some(run) = self.runs.get(index).filter(|run| run.first <= sequence) else { return Verdict::Damaged };
         if run.size_bytes == 0 {

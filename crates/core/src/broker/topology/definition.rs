@@ -75,7 +75,7 @@ pub enum Definition {
         /// The query of the store that the arguments name, as it was when it was bound.
         stored: Option<StoredQuery>,
     },
-    /// The place of a named reader of a stream.
+    /// The offset of a named reader of a stream.
     Reader {
         /// The vhost of the stream.
         vhost: String,
@@ -223,7 +223,7 @@ impl Definition {
             }
             READER => {
                 let (vhost, stream, name) = (reader.text()?, reader.text()?, reader.text()?);
-                let next = reader.bytes()?.try_into().map_err(|_| DefinitionError("a place that is no number"))?;
+                let next = reader.bytes()?.try_into().map_err(|_| DefinitionError("an offset that is no number"))?;
                 Self::Reader { vhost, stream, name, next: u64::from_le_bytes(next) }
             }
             _ => return Err(DefinitionError("a definition of an unknown kind")),

@@ -33,7 +33,7 @@ mod query_prices;
 mod removed_parts;
 mod route;
 mod settings;
-mod stored;
+mod stored_queries;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -62,7 +62,7 @@ pub use query_limits::QueryLimits;
 use query_prices::QueryPrices;
 pub use route::{Published, RouteScratch};
 pub use settings::{ExchangeKind, ExchangeSettings, QueueSettings};
-pub use stored::Replaced;
+pub use stored_queries::Replaced;
 
 /// Maximum number of exchanges.
 pub const EXCHANGES_MAX: usize = 1 << 20;

@@ -86,7 +86,7 @@ fn encode_predicate(predicate: &Predicate, bytes: &mut Vec<u8>, opaques: &mut Op
         }
         Predicate::Opaque(opaque) => {
             bytes.push(OPAQUE);
-            encode_count(opaques.place(opaque), bytes);
+            encode_count(opaques.index_of(opaque), bytes);
         }
     }
 }
@@ -167,7 +167,7 @@ pub fn encode_count(count: usize, bytes: &mut Vec<u8>) {
 /// The index of `item` in the table that the format numbers it by.
 fn index_in<T: PartialEq>(table: &[T], item: &T) -> u8 {
     let index = table.iter().position(|other| other == item).expect("every operator is in its table");
-    u8::try_from(index).expect("a table has fewer than 256 entries")
+    u8::try_from(index).expect("a table has fewer than 256 operators")
 }
 
 /// Append the names and costs of expensive predicates.

@@ -9,7 +9,7 @@ use crate::query::expr::Expr;
 use super::clauses::Clauses;
 use super::interner::Interner;
 
-/// The maximum number of branches of a query. Each takes a place in a leaf.
+/// The maximum number of branches of a query. Each takes one of the 64 bits of a leaf.
 const BRANCHES_MAX: usize = 64;
 
 /// The branches of `expr`; one, unless it has an OR that no clause can express. Cost: that of its clauses.

@@ -26,7 +26,7 @@ use crate::query::expr::Expr;
 
 use super::interner::Interner;
 
-/// Maximum number of keys that a query is filed under. Each key takes a place in a leaf, about as much as its value in the text.
+/// Maximum number of keys that a query is filed under. Each key takes one of the 64 bits of a leaf, about as much as its value in the text.
 const KEYS_MAX: usize = 1 << 16;
 /// The maximum number of tests of a choice. An OR with more tests is evaluated.
 const CHOICE_TESTS_MAX: usize = 32;

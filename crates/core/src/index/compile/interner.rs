@@ -8,7 +8,7 @@ use hashbrown::{HashMap, HashTable};
 use crate::index::hash::mix;
 use crate::index::ids::{AttributeId, SharedPredicateId, SymbolCode, SymbolId, SymbolPosition};
 use crate::index::layout::attribute_info::AttributeInfo;
-use crate::index::layout::symbol_entry::NewSymbol;
+use crate::index::layout::symbol_row::NewSymbol;
 use crate::index::layout::symbol_table::SymbolTableBuilder;
 use crate::index::origin::AttributeOrigin;
 use crate::index::term::SymbolTerm;

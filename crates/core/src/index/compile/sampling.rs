@@ -12,8 +12,8 @@ pub fn sample_indices(count: usize, step: usize) -> impl Iterator<Item = usize> 
     let step = step.max(1);
     let spread = successors(Some(0_u64), |number| Some(number.wrapping_add(SPREAD)));
     (0..count / step).zip(spread).map(move |(block, number)| {
-        let place = ((number >> 32) as usize * step) >> 32;
-        block * step + place
+        let index = ((number >> 32) as usize * step) >> 32;
+        block * step + index
     })
 }
 

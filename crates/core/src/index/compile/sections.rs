@@ -39,7 +39,7 @@ impl Builder {
         leaves.lay_out_groups(&positions, &mut attributes, &mut table, &mut sections);
         sections[SectionName::AskedParts] = self.asked.encode();
         sections[SectionName::Attributes] = encode_attributes(&attributes);
-        sections[SectionName::Symbols] = table.entries;
+        sections[SectionName::Symbols] = table.rows;
         sections[SectionName::LongTexts] = table.long_texts;
         self.lay_out_shared_predicates(&grouping, &mut sections);
         encode_opaques(self.opaques.as_slice(), &mut sections[SectionName::Opaques]);

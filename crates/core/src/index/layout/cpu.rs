@@ -1,5 +1,8 @@
 //! Prefetching of memory, and code compiled for the instructions that newer processors count and shift with.
-#![expect(unsafe_code, reason = "hints, and code compiled for what the processor has been found to have")]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "hints, and code compiled for what the processor has been found to have")
+)]
 
 use super::bytes::WordBytes;
 

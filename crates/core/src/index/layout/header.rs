@@ -12,7 +12,7 @@ use std::fmt::Display;
 use super::bytes::word_of;
 use super::pages::{PAGE_BYTES, page_count};
 use super::sections::{SECTION_COUNT, SectionName};
-use super::symbol_entry::ENTRY_BYTES;
+use super::symbol_row::ROW_BYTES;
 
 /// Like PNG's: a copy in text mode breaks it visibly.
 pub const MAGIC: [u8; 8] = *b"TAMIS\r\n\x1a";
@@ -130,7 +130,7 @@ impl SnapshotHeader {
         let length = |section| self.extent(section).length;
         let has = |section, count: usize, size| count.checked_mul(size) == Some(length(section));
         let has_or_none = |section, count, size| length(section) == 0 || has(section, count, size);
-        let entries = length(SectionName::Symbols) / ENTRY_BYTES;
+        let rows = length(SectionName::Symbols) / ROW_BYTES;
         self.body_end() <= file_bytes
             && self.file_bytes() == file_bytes
             && u32::try_from(self.position_count).is_ok()
@@ -153,8 +153,8 @@ impl SnapshotHeader {
             ]
             .into_iter()
             .all(|s| length(s).is_multiple_of(8))
-            && has(SectionName::Symbols, entries, ENTRY_BYTES)
-            && (entries == 0 || entries.is_power_of_two())
+            && has(SectionName::Symbols, rows, ROW_BYTES)
+            && (rows == 0 || rows.is_power_of_two())
     }
 }
 

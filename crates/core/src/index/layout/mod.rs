@@ -10,5 +10,5 @@ pub mod map;
 pub mod pages;
 pub mod sections;
 pub mod store;
-pub mod symbol_entry;
+pub mod symbol_row;
 pub mod symbol_table;

@@ -24,7 +24,7 @@ pub enum SectionName {
     AskedParts,
     /// The attributes (`attribute_info.rs`).
     Attributes,
-    /// The table of symbols (`symbol_entry.rs`).
+    /// The table of symbols (`symbol_row.rs`).
     Symbols,
     /// Texts that are too long for the table of symbols.
     LongTexts,

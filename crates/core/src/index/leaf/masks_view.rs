@@ -2,7 +2,7 @@
 
 use crate::index::ids::{AttributeId, SymbolCode};
 use crate::index::layout::bytes::{NumberBytes, WordBytes, halves, word};
-use crate::index::layout::symbol_entry::SymbolInfo;
+use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::value_class::ValueClass;
 
 use super::masks::{CLASSES, LISTED, OPEN, SINGLE};

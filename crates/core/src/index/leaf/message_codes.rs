@@ -2,7 +2,7 @@
 
 use crate::index::clause::NumberKind;
 use crate::index::ids::{AttributeId, SummaryId, SymbolCode};
-use crate::index::layout::symbol_entry::SymbolInfo;
+use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::value_class::ValueClass;
 
 use super::number::MessageNumber;

@@ -5,7 +5,7 @@ use crate::error::EngineError;
 use crate::hierarchy::{Hierarchies, Hierarchy};
 use crate::index::clause::NumberKind;
 use crate::index::ids::AttributeId;
-use crate::index::layout::symbol_entry::SymbolInfo;
+use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::layout::symbol_table::{find, find_hashed, prefetch_hashed};
 use crate::index::leaf::message_codes::AttributeCode;
 use crate::index::segment::Segment;

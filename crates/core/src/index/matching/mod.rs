@@ -15,7 +15,7 @@ use crate::error::EngineError;
 use crate::hierarchy::Hierarchies;
 use crate::index::ids::AttributeId;
 use crate::index::layout::cpu::{WideWork, at_full_width};
-use crate::index::layout::symbol_entry::SymbolInfo;
+use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::segment::Segment;
 use crate::index::segment::index_view::IndexView;
 

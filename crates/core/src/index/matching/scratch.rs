@@ -1,7 +1,7 @@
 //! The memory that matching a message against a segment needs, reused from message to message.
 
 use crate::index::ids::{AttributeId, GroupId, LeafId, QueryId, SummaryId};
-use crate::index::layout::symbol_entry::SymbolInfo;
+use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::leaf::message_codes::MessageCodes;
 use crate::index::segment::attributes::NamedAttributes;
 use crate::index::segment::boxes::BoxedNumbers;

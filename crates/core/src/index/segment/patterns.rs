@@ -5,7 +5,7 @@ use crate::index::SubscriptionId;
 use crate::index::ids::{AttributeId, QueryId, SymbolPosition};
 use crate::index::layout::bytes::NumberBytes;
 use crate::index::layout::sections::SectionName;
-use crate::index::layout::symbol_entry::SymbolInfo;
+use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::layout::symbol_table::symbol_at;
 use crate::index::term::SymbolTerm;
 use crate::topic::TopicPattern;

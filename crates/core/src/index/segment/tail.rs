@@ -7,7 +7,7 @@ use crate::index::SubscriptionId;
 use crate::message::Message;
 use crate::query::Query;
 
-use super::guard::{Guard, LookedUp};
+use super::guard::{Guards, LookedUp};
 use super::tombstones::Tombstones;
 
 /// The maximum size of the tail, whose queries are evaluated one by one. A version has one bit for each of them.
@@ -30,14 +30,14 @@ pub struct TailSubscription {
     pub query: Arc<Query>,
     /// The first position with an equal query. Subscribers often ask for the same, and it is evaluated once.
     pub first: usize,
-    guard: Option<Guard>,
+    guards: Guards,
 }
 
 impl TailSubscription {
     /// Whether the query is true of `message`, of which `values` are looked up already.
     #[inline]
     pub fn is_true<'m>(&self, message: &Message<'m>, hierarchies: &Hierarchies, values: &mut LookedUp<'m>) -> bool {
-        let decided = self.guard.as_ref().and_then(|guard| guard.decide(&self.query, message, values));
+        let decided = self.guards.decide(&self.query, message, values);
         decided.unwrap_or_else(|| self.query.is_true(message, Some(hierarchies)))
     }
 }
@@ -54,8 +54,8 @@ impl Tail {
         let is_equal = |other: &TailSubscription| other.query == query;
         let filled = &self.subscriptions[..position];
         let first = filled.iter().position(|other| other.get().is_some_and(is_equal)).unwrap_or(position);
-        let guard = Guard::of(&query, filled.iter().map(|other| other.get()?.guard.as_ref()));
-        let subscription = TailSubscription { id, query, first, guard };
+        let guards = Guards::of(&query, filled.iter().filter_map(|other| Some(&other.get()?.guards)));
+        let subscription = TailSubscription { id, query, first, guards };
         self.subscriptions[position].set(subscription).expect("a position of the tail is filled once");
     }
 

@@ -12,7 +12,7 @@ use crate::error::EngineError;
 use crate::index::ids::{AttributeId, SymbolPosition};
 use crate::index::layout::sections::SectionName;
 use crate::index::layout::store::SectionStore;
-use crate::index::layout::symbol_entry::SymbolInfo;
+use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::layout::symbol_table::{find, symbol_at};
 use crate::index::term::{Scalar, SymbolTerm};
 use crate::message::Message;
@@ -35,7 +35,7 @@ pub struct TextSearch {
 struct WantedTexts {
     needles: Option<Needles>,
     words: Vec<Box<str>>,
-    /// The symbol entry of each needle, or of each word.
+    /// The symbol row of each needle, or of each word.
     symbols: Vec<SymbolInfo>,
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::EngineError;
 use crate::index::SubscriptionId;
 use crate::index::ids::{AttributeId, TrieId};
-use crate::index::layout::symbol_entry::SymbolInfo;
+use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::segment::patterns::TopicSymbols;
 use crate::topic::trie::{self, TopicTrie};
 

@@ -2,7 +2,7 @@
 
 use crate::index::SubscriptionId;
 use crate::index::ids::AttributeId;
-use crate::index::layout::symbol_entry::SymbolInfo;
+use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::segment::patterns::TopicSymbols;
 
 /// The matches of one topic in one version.

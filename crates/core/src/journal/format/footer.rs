@@ -20,7 +20,7 @@ pub(crate) const SPARSE_BYTES: usize = 24;
 /// The sparse index has one point for this many bytes of records.
 pub(crate) const SPARSE_EVERY_BYTES: u64 = 64 * 1024;
 /// The bytes that a record adds to the heads, besides its own head.
-pub(crate) const HEAD_ENTRY_BYTES: usize = 27;
+pub(crate) const HEAD_FIXED_BYTES: usize = 27;
 
 /// The information about a record in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +90,10 @@ impl SegmentContents {
     /// Sparse index and trailer, as they stand at the end of the file, behind the heads.
     pub fn encode_end(&self, seed: Seed) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for entry in &self.sparse {
-            bytes.extend(entry.sequence.0.to_le_bytes());
-            bytes.extend(entry.time_before_us.to_le_bytes());
-            bytes.extend(u64::from(entry.offset).to_le_bytes());
+        for point in &self.sparse {
+            bytes.extend(point.sequence.0.to_le_bytes());
+            bytes.extend(point.time_before_us.to_le_bytes());
+            bytes.extend(u64::from(point.offset).to_le_bytes());
         }
         let trailer = Trailer {
             first: self.first,
@@ -109,19 +109,19 @@ impl SegmentContents {
     }
 }
 
-/// The entries in the encoded heads of segment `ordinal`.
+/// The records of the encoded heads of segment `ordinal`.
 pub(crate) fn heads_of(mut bytes: &[u8], ordinal: SegmentNumber) -> impl Iterator<Item = RecordHead<'_>> {
     std::iter::from_fn(move || {
-        let (entry, remaining) = bytes.split_first_chunk::<HEAD_ENTRY_BYTES>()?;
-        let (head, remaining) = remaining.split_at_checked(u16::from_le_bytes([entry[25], entry[26]]) as usize)?;
+        let (fixed, remaining) = bytes.split_first_chunk::<HEAD_FIXED_BYTES>()?;
+        let (head, remaining) = remaining.split_at_checked(u16::from_le_bytes([fixed[25], fixed[26]]) as usize)?;
         bytes = remaining;
         Some(RecordHead {
-            sequence: Sequence(u64_at(entry, 0)),
-            time_us: u64_at(entry, 8) as i64,
-            kind: entry[24],
+            sequence: Sequence(u64_at(fixed, 0)),
+            time_us: u64_at(fixed, 8) as i64,
+            kind: fixed[24],
             head,
-            location: Location { segment: ordinal, offset: u32_at(entry, 16) },
-            size_bytes: u32_at(entry, 20),
+            location: Location { segment: ordinal, offset: u32_at(fixed, 16) },
+            size_bytes: u32_at(fixed, 20),
         })
     })
 }
@@ -239,12 +239,12 @@ impl Trailer {
     pub fn read_sparse(&self, file: &dyn DiskFile, file_bytes: u64) -> io::Result<Option<Vec<SparsePoint>>> {
         let mut buffer = Vec::new();
         let Some(bytes) = self.sparse.read(file, self.sparse_end(file_bytes), &mut buffer)? else { return Ok(None) };
-        let entry = |bytes: &[u8]| SparsePoint {
+        let point = |bytes: &[u8]| SparsePoint {
             sequence: Sequence(u64_at(bytes, 0)),
             time_before_us: u64_at(bytes, 8) as i64,
             offset: u32_at(bytes, 16),
         };
-        Ok(Some(bytes.chunks_exact(SPARSE_BYTES).map(entry).collect()))
+        Ok(Some(bytes.chunks_exact(SPARSE_BYTES).map(point).collect()))
     }
 
     fn sparse_end(&self, file_bytes: u64) -> u64 {

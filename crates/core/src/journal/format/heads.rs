@@ -1,6 +1,6 @@
 //! The encoded heads of the records of a segment, in pieces: a segment of small records has tens of megabytes of them.
 
-use crate::journal::format::footer::{HEAD_ENTRY_BYTES, RecordHead, heads_of};
+use crate::journal::format::footer::{HEAD_FIXED_BYTES, RecordHead, heads_of};
 use crate::journal::format::record::{HEAD_BYTES_MAX, Record};
 use crate::journal::format::segment::SegmentNumber;
 
@@ -17,22 +17,22 @@ pub(crate) struct Heads {
 impl Heads {
     /// Add the head of the record at `offset`, which takes `length` bytes.
     pub fn push(&mut self, offset: u32, length: u32, record: &Record<'_>) {
-        let mut entry = [0; HEAD_ENTRY_BYTES];
-        entry[..8].copy_from_slice(&record.sequence.0.to_le_bytes());
-        entry[8..16].copy_from_slice(&record.time_us.to_le_bytes());
-        entry[16..20].copy_from_slice(&offset.to_le_bytes());
-        entry[20..24].copy_from_slice(&length.to_le_bytes());
-        entry[24] = record.kind;
-        entry[25..].copy_from_slice(&(record.head.len() as u16).to_le_bytes());
+        let mut fixed = [0; HEAD_FIXED_BYTES];
+        fixed[..8].copy_from_slice(&record.sequence.0.to_le_bytes());
+        fixed[8..16].copy_from_slice(&record.time_us.to_le_bytes());
+        fixed[16..20].copy_from_slice(&offset.to_le_bytes());
+        fixed[20..24].copy_from_slice(&length.to_le_bytes());
+        fixed[24] = record.kind;
+        fixed[25..].copy_from_slice(&(record.head.len() as u16).to_le_bytes());
         let piece = self.piece();
-        piece.extend_from_slice(&entry);
+        piece.extend_from_slice(&fixed);
         piece.extend_from_slice(record.head);
-        self.size_bytes += HEAD_ENTRY_BYTES + record.head.len();
+        self.size_bytes += HEAD_FIXED_BYTES + record.head.len();
     }
 
     /// A piece with room for one more head.
     fn piece(&mut self) -> &mut Vec<u8> {
-        let is_full = |piece: &Vec<u8>| piece.len() + HEAD_ENTRY_BYTES + HEAD_BYTES_MAX > PIECE_BYTES;
+        let is_full = |piece: &Vec<u8>| piece.len() + HEAD_FIXED_BYTES + HEAD_BYTES_MAX > PIECE_BYTES;
         if self.pieces.last().is_none_or(is_full) {
             let capacity = if self.pieces.is_empty() { 0 } else { PIECE_BYTES };
             self.pieces.push(Vec::with_capacity(capacity));

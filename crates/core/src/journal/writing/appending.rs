@@ -1,6 +1,6 @@
 //! The records that were appended and that the committer has not yet taken.
 
-use crate::journal::format::footer::HEAD_ENTRY_BYTES;
+use crate::journal::format::footer::HEAD_FIXED_BYTES;
 use crate::journal::format::record::Sequence;
 use crate::journal::format::segment::{DATA_START, Location, SegmentNumber, TERMINATOR, capacity};
 use crate::journal::options::{LogOptions, Retention};
@@ -42,8 +42,8 @@ pub(crate) struct PendingRun {
 
 impl Appending {
     /// Reserves room for a record of this size, in a new segment when the current one has none.
-    pub fn place(&mut self, length: u32, head_bytes: usize, options: &LogOptions) -> Location {
-        let heads = if options.index_heads { (HEAD_ENTRY_BYTES + head_bytes) as u32 } else { 0 };
+    pub fn locate(&mut self, length: u32, head_bytes: usize, options: &LogOptions) -> Location {
+        let heads = if options.index_heads { (HEAD_FIXED_BYTES + head_bytes) as u32 } else { 0 };
         let needed = u64::from(self.offset) + u64::from(length) + u64::from(self.heads_bytes) + u64::from(heads);
         // A recovered segment may be smaller than new ones; a new one holds any record that is accepted.
         let is_small = self.capacity < capacity(u64::from(options.segment_bytes));

@@ -8,7 +8,7 @@ use crate::query::expr::{Expr, Operand, Predicate, Reference};
 use crate::text::words;
 
 /// The maximum number of ranges that are marked for one predicate.
-const PLACES_MAX: usize = 100;
+const RANGES_MAX: usize = 100;
 
 impl Query {
     /// The byte ranges of the body, ascending and disjoint, that made predicates on it true. Negated predicates mark
@@ -53,7 +53,7 @@ fn mark_predicate(predicate: &Predicate, message: &Message<'_>, body: &str, rang
         Predicate::Contains(Reference::Body, phrase) => {
             let signature = message.full_signature(body);
             let steps = u32::try_from(phrase.words().len()).unwrap_or(u32::MAX) - 1;
-            let spans = signature.starts_of(phrase).take(PLACES_MAX).map(|start| start..=start + steps);
+            let spans = signature.starts_of(phrase).take(RANGES_MAX).map(|start| start..=start + steps);
             mark_words(body, &spans.collect::<Vec<_>>(), ranges);
         }
         Predicate::Near(Reference::Body, a, b, distance) => {
@@ -61,7 +61,7 @@ fn mark_predicate(predicate: &Predicate, message: &Message<'_>, body: &str, rang
                 mark_words(body, &[left..=left, right..=right], ranges);
             }
         }
-        Predicate::Regex(Reference::Body, pattern) => ranges.extend(pattern.find_all(body, PLACES_MAX)),
+        Predicate::Regex(Reference::Body, pattern) => ranges.extend(pattern.find_all(body, RANGES_MAX)),
         Predicate::Like(Operand::Reference(Reference::Body), pattern) => {
             let mut from = 0;
             for literal in pattern.literals() {

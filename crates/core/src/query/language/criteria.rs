@@ -102,7 +102,7 @@ pub(super) fn fields(text: &str) -> Result<Query, QueryError> {
         let value = match value.map(|value| (start_in(text, value.trim()), field_value(value.trim()))) {
             None => None,
             Some((_, Some(value))) => Some(value),
-            Some((place, None)) => return Err(QueryError::at_byte(text, place, "an integer of 64 bits")),
+            Some((byte, None)) => return Err(QueryError::at_byte(text, byte, "an integer of 64 bits")),
         };
         names.push(name);
         criteria.push(field(name, value).into());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_at_their_places() {
+    fn mistakes_are_told_with_their_positions() {
         assert_eq!(refusal("fields", "a=1, =2").0, 4);
         assert_eq!(refusal("fields", "any: a, a=2"), (8, "each field once, and 'a' stands before".into()));
         assert_eq!(refusal("fields", "a= 99999999999999999999"), (3, "an integer of 64 bits".into()));

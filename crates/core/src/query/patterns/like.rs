@@ -389,11 +389,11 @@ impl ShiftAnd {
     }
 
     fn step(&self, state: &mut [u64], character: char) {
-        let from = self.positions.partition_point(|entry| entry.0 < character);
-        let mut positions = self.positions[from..].iter().take_while(|entry| entry.0 == character).peekable();
+        let from = self.positions.partition_point(|it| it.0 < character);
+        let mut positions = self.positions[from..].iter().take_while(|it| it.0 == character).peekable();
         let mut carry = 1; // a match may begin at every character
         for (word, (bits, any)) in state.iter_mut().zip(&self.any).enumerate() {
-            let here = positions.next_if(|entry| entry.1 == word).map_or(0, |entry| entry.2);
+            let here = positions.next_if(|it| it.1 == word).map_or(0, |it| it.2);
             let shifted = (*bits << 1) | carry;
             carry = *bits >> (Self::BITS - 1);
             *bits = shifted & (any | here);

@@ -222,26 +222,26 @@ fn place_ends(
 ) -> Vec<u32> {
     let mut lists = Vec::new();
     for here in ends.chunk_by(|one, other| one.node == other.node) {
-        let (kind, place) = match here {
+        let (kind, position) = match here {
             [only] => (ENDS_ONE, only.id),
             many => {
-                let place = count(lists.len());
+                let position = count(lists.len());
                 lists.push(count(many.len()));
                 lists.extend(many.iter().map(|end| end.id));
-                (ENDS_MANY, place)
+                (ENDS_MANY, position)
             }
         };
         let info = kind | if here.iter().any(|end| end.is_twice) { ENDS_TWICE } else { 0 };
         if here[0].node == ROOT {
-            *root = (root.0 | info, place);
+            *root = (root.0 | info, position);
             continue;
         }
         let slot = slots[here[0].node as usize];
         table.add(slot, 2, info);
         if table.number(slot, 1) == HASH {
-            hashes[table.number(slot, 3) as usize][0] = place;
+            hashes[table.number(slot, 3) as usize][0] = position;
         } else {
-            table.add(slot, 3, place);
+            table.add(slot, 3, position);
         }
     }
     lists

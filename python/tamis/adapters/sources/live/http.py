@@ -93,7 +93,7 @@ class HttpSource(LiveSource):
         return self._server.port if self._server is not None else 0
 
     def is_due(self, spool: Spool) -> bool:
-        """As `LiveSource.is_due`: if nobody listens."""
+        """As `LiveSource.is_due`: while nothing listens."""
         return self._server is None or not self._server.is_alive()
 
     def look(self, spool: Spool) -> bool:

@@ -50,7 +50,7 @@ _OWN_SETTINGS: Final = frozenset(
 )
 _STATE: Final = re.compile(r" \(after .*? in state .*?\)$")
 
-Place = tuple[str, int]
+Partition = tuple[str, int]
 """A topic, and the number of one of its partitions."""
 
 
@@ -66,9 +66,9 @@ class KafkaOptions(LiveOptions, JsonRowOptions):
         user: the name to log in with (SASL).
         password_env: the environment variable with the password.
         password_file: a file with the password.
-        mechanism: how the password is shown.
+        mechanism: the SASL mechanism of the login.
         ca_file: certificates to trust instead of the system's.
-        cert_file: the own certificate, where the brokers ask for one.
+        cert_file: the certificate of this client, where the brokers ask for one.
         key_file: the key of that certificate.
         settings_file: further settings of librdkafka, one ``name=value`` per line.
         timeout_s: for each question to the brokers.
@@ -103,9 +103,10 @@ class KafkaSource(LiveSource):
         super().__init__(options)
         self._consumer: Consumer | None = None
         self._cluster = ""
-        self._assigned: set[Place] | None = None
-        self._ended: set[Place] = set()  # read up to their ends
-        self._uncommitted: deque[tuple[int, dict[Place, int]]] = deque()  # number in the spool, next offsets before it
+        self._assigned: set[Partition] | None = None
+        self._ended: set[Partition] = set()  # read up to their ends
+        # Numbers in the spool, each with the offsets before it.
+        self._uncommitted: deque[tuple[int, dict[Partition, int]]] = deque()
         self._problem: str | None = None
 
     def check(self) -> None:
@@ -150,7 +151,7 @@ class KafkaSource(LiveSource):
         """As `LiveSource.processed`: commit their offsets to the group."""
         if self._consumer is None:
             return False
-        positions: dict[Place, int] = {}
+        positions: dict[Partition, int] = {}
         while self._uncommitted and self._uncommitted[0][0] <= number:
             positions |= self._uncommitted.popleft()[1]
         self._commit(self._consumer, positions)
@@ -233,55 +234,56 @@ class KafkaSource(LiveSource):
             begin, problem = low, f"the partition was read up to message {known:,} and now ends at {high:,}: it is new"
         with spool.transaction():
             if problem is not None:
-                place = self._place(partition.topic, partition.partition)
-                spool.add([Item(digest_of(f"{place}{problem}{uuid.uuid4()}".encode()), place, b"", error=problem)])
+                address = self._address(partition.topic, partition.partition)
+                spool.add([Item(digest_of(f"{address}{problem}{uuid.uuid4()}".encode()), address, b"", error=problem)])
             spool.set_state(name, begin)
         return begin
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Commit what is in the spool: the next member of the group must not read it again."""
         spool, gone = self.spool(), {(one.topic, one.partition) for one in partitions}
-        ends = {place: spool.state(_state(*place)) for place in gone & (self._assigned or set())}
-        self._commit(consumer, {place: end for place, end in ends.items() if end is not None})
+        ends = {partition: spool.state(_state(*partition)) for partition in gone & (self._assigned or set())}
+        self._commit(consumer, {partition: end for partition, end in ends.items() if end is not None})
         self._assigned = (self._assigned or set()) - gone
         self._ended -= gone
 
-    def _commit(self, consumer: Consumer, positions: dict[Place, int]) -> None:
+    def _commit(self, consumer: Consumer, positions: dict[Partition, int]) -> None:
         """Commit offsets of partitions that are still ours. If that fails, the spool still knows them."""
         from confluent_kafka import KafkaException, TopicPartition
 
-        offsets = [TopicPartition(*place, end) for place, end in positions.items() if place in (self._assigned or ())]
+        ours = self._assigned or ()
+        offsets = [TopicPartition(*partition, end) for partition, end in positions.items() if partition in ours]
         if offsets:
             with suppress(KafkaException):
                 consumer.commit(offsets=offsets, asynchronous=True)
 
     def _store(self, consumer: Consumer, spool: Spool, messages: list[Message]) -> int:
         """Put messages and the offsets after them into the spool; return their number."""
-        positions: dict[Place, int] = {}
+        positions: dict[Partition, int] = {}
         items = []
         for message in messages:
             if self._is_event(message):
                 continue
-            place = (message.topic() or "", message.partition() or 0)
-            positions[place] = (message.offset() or 0) + 1
+            partition = (message.topic() or "", message.partition() or 0)
+            positions[partition] = (message.offset() or 0) + 1
             items.append(self._item(message))
         if items:
             self._problem = None
             with spool.transaction():
                 spool.add(items)
-                for place, end in positions.items():
-                    spool.set_state(_state(*place), end)
+                for partition, end in positions.items():
+                    spool.set_state(_state(*partition), end)
             self._uncommitted.append((spool.last(0, None), positions))
-            for place, end in positions.items():
-                self._note_end(consumer, place, end)
+            for partition, end in positions.items():
+                self._note_end(consumer, partition, end)
         return len(items)
 
-    def _note_end(self, consumer: Consumer, place: Place, position: int) -> None:
+    def _note_end(self, consumer: Consumer, partition: Partition, position: int) -> None:
         """Note whether a partition has been read up to its end, as the last answer of its broker tells it."""
         from confluent_kafka import TopicPartition
 
-        _, high = consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
-        (self._ended.add if 0 <= high <= position else self._ended.discard)(place)
+        _, high = consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
+        (self._ended.add if 0 <= high <= position else self._ended.discard)(partition)
 
     def _is_event(self, message: Message) -> bool:
         """Whether it is no message, but an end or an error.
@@ -302,13 +304,13 @@ class KafkaSource(LiveSource):
         return self._assigned is not None and self._assigned <= self._ended
 
     def _item(self, message: Message) -> Item:
-        """The message as a JSON object: its headers, key and place; the members of a JSON value come first."""
+        """The message as a JSON object: its headers, key and address; the members of a JSON value come first."""
         topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
         kind, time_ms = message.timestamp()
         key = digest_of(json.dumps(["kafka", self._cluster, topic, partition, offset, time_ms]).encode())
-        value, place = message.value() or b"", self._place(topic, partition)
+        value, address = message.value() or b"", self._address(topic, partition)
         if len(value) > MESSAGE_BYTES_MAX:
-            return Item(key, place, value[:RAW_KEPT_BYTES], topic, too_large(len(value), MESSAGE_BYTES_MAX))
+            return Item(key, address, value[:RAW_KEPT_BYTES], topic, too_large(len(value), MESSAGE_BYTES_MAX))
         members: dict[str, Any] = _headers(message)
         if (named := message.key()) is not None:
             members["key"] = text_or_base64(named)
@@ -318,7 +320,7 @@ class KafkaSource(LiveSource):
         if message.value() is not None:  # null: what the key names is removed
             members |= body_members(value)
         content = json.dumps(members, ensure_ascii=False).encode("utf-8", "replace")
-        return Item(key, place, content, topic)
+        return Item(key, address, content, topic)
 
     def _newest(self, consumer: Consumer, count: int) -> list[Item]:
         from confluent_kafka import TopicPartition
@@ -352,7 +354,7 @@ class KafkaSource(LiveSource):
                 consumer.close()
         self._assigned, self._ended, self._uncommitted, self._problem = None, set(), deque(), None
 
-    def _place(self, topic: str, partition: int) -> str:
+    def _address(self, topic: str, partition: int) -> str:
         return f"kafka://{self.options.servers}/{topic}/{partition}"
 
     def _topics(self) -> list[str]:

@@ -159,14 +159,14 @@ impl Durable {
             head.clear();
             records::put_varint(&mut head, id);
             sizes.put(kind::MOVED, &mut head);
-            let count = records::put_places(&mut head, &positions[done..]);
+            let count = records::put_positions(&mut head, &positions[done..]);
             if done + count == positions.len() {
                 return self.append_copy(record, kind::MOVED, &head, source);
             }
             head.clear();
             records::put_varint(&mut head, id);
-            done += records::put_places(&mut head, &positions[done..]);
-            self.append(kind::PLACES, source.time_us, &head)?;
+            done += records::put_positions(&mut head, &positions[done..]);
+            self.append(kind::POSITIONS, source.time_us, &head)?;
         }
     }
 

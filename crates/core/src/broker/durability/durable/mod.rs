@@ -11,10 +11,12 @@
 //! `live_records.rs` knows what is alive and where.
 
 mod compaction;
+mod definitions;
 mod ids;
 mod live_records;
 mod records;
 mod recovery;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -26,21 +28,16 @@ use hashbrown::HashMap;
 
 use crate::journal::{
     AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, LogOptions, OpenError, ReadError, SegmentNumber,
-    Sequence, Statistics,
+    Sequence,
 };
 
 use compaction::PendingMove;
+use definitions::Defined;
 pub use ids::{Content, DefinitionId, RecordId, Saved, TimeToLive};
 use live_records::{LiveRecords, RecordHolders};
 pub use records::kind_name;
-use records::{DefinitionRecord, MessageHead, RECORD_BYTES, kind};
+use records::{MessageHead, RECORD_BYTES, kind};
 pub use recovery::{RecoveredDefinition, RecoveredEntry, RecoveredJournal, RecoveredMessage, RecoveredQueue};
-
-/// Maximum depth of dependencies: a binding depends on a queue, and a queue on a vhost.
-const PARENTS_DEPTH_MAX: usize = 8;
-
-/// The memory of a definition besides its record: its key, an average one, in the index by keys, and its parents.
-const DEFINITION_BYTES: usize = 200;
 
 /// The maximum size of a message's record without its content and queues.
 const MESSAGE_BYTES_MAX: usize = RECORD_BYTES + 40;
@@ -93,12 +90,6 @@ pub struct Durable {
     head: Vec<u8>,
 }
 
-#[derive(Debug)]
-struct Defined {
-    slot: RecordId,
-    parents: Box<[DefinitionId]>,
-}
-
 impl Durable {
     /// Open the journal in `dir`, or begin one, and recover what is alive in it. Bodies are not read, so that the time is
     /// proportional to the number of records, not to their size.
@@ -145,67 +136,6 @@ impl Durable {
             committer.commit_once();
         }
         Ok((durable, recovered))
-    }
-
-    /// Record a definition under `key`. It replaces an earlier one and keeps its id. It is removed with each of the
-    /// definitions under `parents` that exist.
-    ///
-    /// # Errors
-    /// [`AppendError`]; then nothing has changed.
-    pub fn define(
-        &mut self,
-        key: &[u8],
-        value: &[u8],
-        parents: &[&[u8]],
-        time_us: i64,
-    ) -> Result<(DefinitionId, Sequence), AppendError> {
-        let parents: Box<[DefinitionId]> = parents.iter().filter_map(|parent| self.definition(parent)).collect();
-        let known = self.definition(key);
-        let record = DefinitionRecord { id: known.unwrap_or_default(), parents: parents.to_vec(), key, value };
-        let mut head = std::mem::take(&mut self.head);
-        let body = record.encode(&mut head);
-        let appended = self.append_to(kind::DEFINE, time_us, &head, &body);
-        let size = RECORD_BYTES + head.len() + body.iter().map(|part| part.len()).sum::<usize>();
-        self.head = head;
-        let appended = appended?;
-        let id = known.unwrap_or(DefinitionId(appended.sequence.0));
-        // Under the same key there may be one whose parents are gone.
-        if let Some(old) = self.keys.insert(key.into(), id) {
-            self.drop_definition(old);
-        }
-        let slot = self.slots.insert(id.0, appended.location, size as u32, RecordHolders::DefinitionRecord);
-        self.definitions.insert(id, Defined { slot, parents });
-        Ok((id, appended.sequence))
-    }
-
-    /// The id that the next definition gets, when it is new and nothing is recorded before it.
-    #[must_use]
-    pub fn next_definition(&self) -> DefinitionId {
-        DefinitionId(self.log.next_sequence().0)
-    }
-
-    /// Record that the definition under `key` is removed, with everything that depends on it. A queue's messages are removed
-    /// too; what [`Durable::settled`] says of them afterwards is not recorded. None when there is no such definition.
-    ///
-    /// # Errors
-    /// [`AppendError`]; then nothing has changed.
-    pub fn forget(&mut self, key: &[u8], time_us: i64) -> Result<Option<Sequence>, AppendError> {
-        let Some(id) = self.definition(key) else { return Ok(None) };
-        let mut head = std::mem::take(&mut self.head);
-        head.clear();
-        records::put_varint(&mut head, id.0);
-        let appended = self.append(kind::FORGET, time_us, &head);
-        self.head = head;
-        let appended = appended?;
-        self.keys.remove(key);
-        self.drop_definition(id);
-        Ok(Some(appended.sequence))
-    }
-
-    /// The id of the definition under `key`.
-    #[must_use]
-    pub fn definition(&self, key: &[u8]) -> Option<DefinitionId> {
-        self.keys.get(key).copied().filter(|id| self.is_alive(*id))
     }
 
     /// Record a message that goes to `queues`, which are defined, each named once. Its time to live begins at `time_us`.
@@ -389,99 +319,6 @@ impl Durable {
             return Ok(self.last);
         }
         Ok(self.append_to(kind::STOPPED, time_us, &[], &[&bytes])?.sequence)
-    }
-
-    /// The highest sequence that survives a crash.
-    #[must_use]
-    pub fn synced(&self) -> Sequence {
-        self.log.synced()
-    }
-
-    /// Whether publishers have to wait: half of what messages may take of the pending bytes is used.
-    #[must_use]
-    pub fn is_congested(&self) -> bool {
-        self.log.pending_bytes() > self.options.pending_bytes_max / 4
-    }
-
-    /// Whether the disk has room only in the reserve, for definitions and for what is settled. Nothing is lost, and messages
-    /// have to wait.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.log.is_full()
-    }
-
-    /// Whether there is no room at all: nothing is lost, and nothing becomes durable until there is.
-    #[must_use]
-    pub fn is_stuck(&self) -> bool {
-        self.log.is_stuck()
-    }
-
-    /// Why nothing is written any more.
-    #[must_use]
-    pub fn failed(&self) -> Option<&str> {
-        self.log.failed()
-    }
-
-    /// The bytes of live records, and of all records.
-    #[must_use]
-    pub fn size_bytes(&self) -> (u64, u64) {
-        (self.slots.live_bytes(), self.log.size_bytes())
-    }
-
-    /// Bytes on disk, the number of segments, and bytes that wait to be written.
-    #[must_use]
-    pub fn extent(&self) -> (u64, usize, usize) {
-        (self.log.file_bytes(), self.log.segment_count(), self.log.pending_bytes())
-    }
-
-    /// The memory that it takes: for definitions and live records, for what waits to be written, and for copies.
-    #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        self.slots.memory_bytes()
-            + self.log.pending_bytes()
-            + self.definitions.len() * DEFINITION_BYTES
-            + self.moves.capacity() * size_of::<PendingMove>()
-            + self.settled.capacity() * size_of::<(DefinitionId, Sequence)>()
-    }
-
-    /// The memory of the index of the segment that is written.
-    #[must_use]
-    pub fn index_memory_bytes(&self) -> usize {
-        self.log.heads_memory_bytes()
-    }
-
-    /// Counts of what was written since the journal was opened.
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        self.log.statistics()
-    }
-
-    /// The number of messages that are recorded and not settled, with spilled ones that are not released.
-    #[must_use]
-    pub fn message_count(&self) -> usize {
-        self.slots.len() - self.definitions.len()
-    }
-
-    /// The number of live records that are lost because compaction could not read them.
-    #[must_use]
-    pub fn lost_count(&self) -> u64 {
-        self.lost_count
-    }
-
-    /// Whether a definition exists, and those that it depends on.
-    fn is_alive(&self, id: DefinitionId) -> bool {
-        self.is_alive_within(id, PARENTS_DEPTH_MAX)
-    }
-
-    fn is_alive_within(&self, id: DefinitionId, depth: usize) -> bool {
-        let Some(defined) = self.definitions.get(&id) else { return false };
-        depth > 0 && defined.parents.iter().all(|parent| self.is_alive_within(*parent, depth - 1))
-    }
-
-    fn drop_definition(&mut self, id: DefinitionId) {
-        if let Some(defined) = self.definitions.remove(&id) {
-            self.slots.free(defined.slot, self.last);
-        }
     }
 
     /// The maximum of bytes that a message for a number of queues takes.

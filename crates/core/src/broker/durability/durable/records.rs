@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | MESSAGE | length of route, of properties; time to live; queues ... | route, properties, body |
 //! | MOVED | number of the message; lengths; time to live; (queue, position) ... | the same |
-//! | PLACES | number of the message; (queue, position) ..., which the MOVED behind it has no room for | |
+//! | POSITIONS | number of the message; (queue, position) ..., which the MOVED behind it has no room for | |
 //! | SPILLED | length of route, of properties | the same; not recovered |
 //! | ENQUEUED | number of the message; queues ... | |
 //! | SETTLED | (queue, count, first position, differences ...) ... | |
@@ -26,7 +26,7 @@ use crate::journal::{HEAD_BYTES_MAX, Sequence};
 pub(super) mod kind {
     pub const MESSAGE_1: u8 = 1;
     pub const MOVED_1: u8 = 2;
-    pub const PLACES: u8 = 3;
+    pub const POSITIONS: u8 = 3;
     pub const SPILLED: u8 = 4;
     pub const ENQUEUED: u8 = 5;
     pub const SETTLED: u8 = 6;
@@ -42,7 +42,7 @@ pub(super) mod kind {
 const KIND_NAMES: [(u8, &str); 12] = [
     (kind::MESSAGE_1, "message"),
     (kind::MOVED_1, "moved"),
-    (kind::PLACES, "places"),
+    (kind::POSITIONS, "positions"),
     (kind::SPILLED, "spilled"),
     (kind::ENQUEUED, "enqueued"),
     (kind::SETTLED, "settled"),
@@ -110,7 +110,7 @@ pub(super) fn queues_of(bytes: &[u8]) -> impl Iterator<Item = DefinitionId> {
 }
 
 /// Put as many queues with positions as fit. Returns how many.
-pub(super) fn put_places(head: &mut Vec<u8>, positions: &[(DefinitionId, Sequence)]) -> usize {
+pub(super) fn put_positions(head: &mut Vec<u8>, positions: &[(DefinitionId, Sequence)]) -> usize {
     let mut count = 0;
     for (queue, position) in positions {
         if head.len() >= FULL_BYTES {
@@ -123,7 +123,7 @@ pub(super) fn put_places(head: &mut Vec<u8>, positions: &[(DefinitionId, Sequenc
     count
 }
 
-pub(super) fn places_of(mut bytes: &[u8]) -> impl Iterator<Item = (DefinitionId, Sequence)> {
+pub(super) fn positions_of(mut bytes: &[u8]) -> impl Iterator<Item = (DefinitionId, Sequence)> {
     std::iter::from_fn(move || Some((DefinitionId(take_varint(&mut bytes)?), Sequence(take_varint(&mut bytes)?))))
 }
 

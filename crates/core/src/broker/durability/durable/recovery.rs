@@ -96,7 +96,7 @@ struct JournalReading {
     positions: RecordPositions,
     definitions: HashMap<DefinitionId, DefinitionHead>,
     /// The message of the copy that is to follow at once, and the positions that are not in the copy's own head.
-    places: (u64, Vec<QueuePosition>),
+    copy_positions: (u64, Vec<QueuePosition>),
     stopped: Option<(Sequence, Location)>,
     last: Sequence,
 }
@@ -141,30 +141,32 @@ impl RecordPositions {
     }
 }
 
-/// The places in a head, behind those of the same message in the records before. Its queues ascend; where they do not,
+/// The positions in a head, behind those of the same message in the records before. Its queues ascend; where they do not,
 /// somebody began anew to write them.
 fn followed(before: (u64, Vec<QueuePosition>), id: u64, head: &[u8]) -> Vec<QueuePosition> {
-    let (of, mut places) = before;
-    let first = records::places_of(head).next();
-    let goes_on = first.is_none_or(|first| places.last().is_none_or(|last| last.0 < first.0));
+    let (of, mut positions) = before;
+    let first = records::positions_of(head).next();
+    let goes_on = first.is_none_or(|first| positions.last().is_none_or(|last| last.0 < first.0));
     if of != id || !goes_on {
-        places.clear();
+        positions.clear();
     }
-    places.extend(records::places_of(head));
-    places
+    positions.extend(records::positions_of(head));
+    positions
 }
 
 impl JournalReading {
     fn visit(&mut self, stored: &RecordHead<'_>) {
         self.last = stored.sequence;
         let mut head = stored.head;
-        // A copy follows its places at once. If not, it was never finished, and they say nothing.
-        let places = std::mem::take(&mut self.places);
+        // A copy follows its positions at once. If not, it was never finished, and they say nothing.
+        let positions = std::mem::take(&mut self.copy_positions);
         // A head that cannot be decoded was not written by this version: its checksum is right. It is ignored.
         _ = match stored.kind {
             kind::MESSAGE | kind::MESSAGE_1 => self.message(stored),
-            kind::MOVED | kind::MOVED_1 => self.moved(stored, places),
-            kind::PLACES => records::take_varint(&mut head).map(|id| self.places = (id, followed(places, id, head))),
+            kind::MOVED | kind::MOVED_1 => self.moved(stored, positions),
+            kind::POSITIONS => {
+                records::take_varint(&mut head).map(|id| self.copy_positions = (id, followed(positions, id, head)))
+            }
             kind::ENQUEUED => records::take_varint(&mut head).map(|id| self.enqueued(id, head, stored.sequence)),
             kind::SETTLED => {
                 records::for_each_settled(head, |queue, position| self.settled(queue, position));
@@ -197,11 +199,11 @@ impl JournalReading {
 
     /// A copy says everything of its message. What was read of it before counts no more, so that it makes no difference
     /// whether the original is still there.
-    fn moved(&mut self, stored: &RecordHead<'_>, places: (u64, Vec<QueuePosition>)) -> Option<()> {
+    fn moved(&mut self, stored: &RecordHead<'_>, positions: (u64, Vec<QueuePosition>)) -> Option<()> {
         let mut head = stored.head;
         let id = records::take_varint(&mut head)?;
         let sizes = MessageHead::take(stored.kind, &mut head)?;
-        let entries = followed(places, id, head);
+        let entries = followed(positions, id, head);
         let positions: Vec<u64> = entries.iter().map(|entry| entry.1.0).chain([id]).collect();
         let holders = match entries[..] {
             [(queue, position)] if position.0 == id => RecordHolders::One(queue),

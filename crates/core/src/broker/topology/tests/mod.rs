@@ -3,9 +3,9 @@
 mod conformance;
 mod declaring;
 mod definitions;
+mod message_views;
 mod oracle;
 mod random;
-mod seen;
 
 use super::*;
 use crate::amqp::{BasicProperties, PropertyFields, Table};

@@ -103,13 +103,13 @@ impl Part {
 }
 
 /// An operand and the byte at which it begins.
-struct Placed {
+struct LocatedOperand {
     operand: Operand,
     start: usize,
     is_quoted: bool,
 }
 
-impl Placed {
+impl LocatedOperand {
     fn is_bool(&self) -> bool {
         matches!(self.operand, Operand::Literal(Value::Bool(_)))
     }
@@ -212,7 +212,7 @@ impl SelectorParser<'_> {
     }
 
     /// Parses what follows `left` and the next keyword: IS, UNDER, BETWEEN, IN or LIKE.
-    fn affirmed(&mut self, left: Placed) -> SelectorResult<Part> {
+    fn affirmed(&mut self, left: LocatedOperand) -> SelectorResult<Part> {
         let start = left.start;
         if self.cursor.eat_keyword("IS") {
             let negated = self.cursor.eat_keyword("NOT");
@@ -235,7 +235,7 @@ impl SelectorParser<'_> {
     }
 
     /// Parses the predicates before which NOT may stand.
-    fn keyword_predicate(&mut self, left: Placed) -> SelectorResult<Option<Predicate>> {
+    fn keyword_predicate(&mut self, left: LocatedOperand) -> SelectorResult<Option<Predicate>> {
         Ok(Some(if self.cursor.eat_keyword("BETWEEN") {
             self.between(left)?
         } else if self.cursor.eat_keyword("IN") {
@@ -250,7 +250,7 @@ impl SelectorParser<'_> {
         }))
     }
 
-    fn compared(&mut self, left: Placed, op: Comparison, operator: usize) -> SelectorResult<Part> {
+    fn compared(&mut self, left: LocatedOperand, op: Comparison, operator: usize) -> SelectorResult<Part> {
         let is_order = !matches!(op, Comparison::Equal | Comparison::NotEqual);
         let expected = match op {
             Comparison::Equal => "a value after `=`",
@@ -276,7 +276,7 @@ impl SelectorParser<'_> {
         self.term(Predicate::Compare(left.operand, op, right.operand), left.start)
     }
 
-    fn between(&mut self, operand: Placed) -> SelectorResult<Predicate> {
+    fn between(&mut self, operand: LocatedOperand) -> SelectorResult<Predicate> {
         let low = self.bound()?;
         if !self.cursor.eat_keyword("AND") {
             return Err(self.cursor.unexpected("AND"));
@@ -312,10 +312,10 @@ impl SelectorParser<'_> {
     }
 
     /// Look for what can hardly be meant in a comparison. `op` is None for a bound of BETWEEN.
-    fn look_at(&mut self, left: &Placed, op: Option<Comparison>, right: &Placed) {
-        let is_name = |placed: &Placed| matches!(placed.operand, Operand::Reference(_));
-        let by_name = |placed: &Placed| match &placed.operand {
-            Operand::Reference(Reference::Property(name)) if placed.is_quoted && !name.text.contains('.') => {
+    fn look_at(&mut self, left: &LocatedOperand, op: Option<Comparison>, right: &LocatedOperand) {
+        let is_name = |located: &LocatedOperand| matches!(located.operand, Operand::Reference(_));
+        let by_name = |located: &LocatedOperand| match &located.operand {
+            Operand::Reference(Reference::Property(name)) if located.is_quoted && !name.text.contains('.') => {
                 Some(name.text.clone())
             }
             _ => None,
@@ -334,7 +334,7 @@ impl SelectorParser<'_> {
         }
     }
 
-    fn bound(&mut self) -> SelectorResult<Placed> {
+    fn bound(&mut self) -> SelectorResult<LocatedOperand> {
         let part = self.arithmetic(Rank::Sum, "a number")?;
         let bound = self.as_operand(part)?;
         if bound.is_bool() {
@@ -438,16 +438,16 @@ impl SelectorParser<'_> {
         Ok(predicate.into())
     }
 
-    fn as_operand(&self, part: Part) -> SelectorResult<Placed> {
+    fn as_operand(&self, part: Part) -> SelectorResult<LocatedOperand> {
         match part.node {
-            PartNode::Value(operand) => Ok(Placed { operand, start: part.start, is_quoted: part.is_quoted }),
+            PartNode::Value(operand) => Ok(LocatedOperand { operand, start: part.start, is_quoted: part.is_quoted }),
             PartNode::Condition(_) => Err(self.cursor.error_at(part.start, "a value, not a condition")),
         }
     }
 
-    fn not_literal(&self, placed: Placed, keyword: &str) -> SelectorResult<Operand> {
-        match placed.operand {
-            Operand::Literal(_) => Err(self.cursor.error_at(placed.start, format!("a name before {keyword}"))),
+    fn not_literal(&self, located: LocatedOperand, keyword: &str) -> SelectorResult<Operand> {
+        match located.operand {
+            Operand::Literal(_) => Err(self.cursor.error_at(located.start, format!("a name before {keyword}"))),
             operand => Ok(operand),
         }
     }

@@ -1,6 +1,6 @@
 //! Parses values: sums, products, signs and their operands.
 
-use super::{Part, Placed, SelectorParser, SelectorResult};
+use super::{LocatedOperand, Part, SelectorParser, SelectorResult};
 use crate::message::Value;
 use crate::query::expr::{Arithmetic, Operand, Reference};
 use crate::query::language::lexer::{TokenKind, is_reserved};
@@ -12,7 +12,7 @@ impl SelectorParser<'_> {
         while let Some((op, rank)) = arithmetic(self.cursor.token.kind)
             && rank >= lowest
         {
-            let placed = self.as_operand(left)?;
+            let located = self.as_operand(left)?;
             self.cursor.count_operator()?;
             let touches = self.cursor.touches_previous();
             self.cursor.advance();
@@ -25,18 +25,18 @@ impl SelectorParser<'_> {
             };
             let right = self.as_operand(right)?;
             if is_dashed {
-                self.look_at_dash(&placed, &right);
+                self.look_at_dash(&located, &right);
             }
-            let computed = Operand::Arithmetic(Box::new(placed.operand), op, Box::new(right.operand));
-            left = Part::value(computed, placed.start);
+            let computed = Operand::Arithmetic(Box::new(located.operand), op, Box::new(right.operand));
+            left = Part::value(computed, located.start);
         }
         Ok(left)
     }
 
     /// Look for a name with a dash, which is read as a subtraction: `header.X-Mailer`.
-    fn look_at_dash(&mut self, left: &Placed, right: &Placed) {
-        let names = [left, right].map(|placed| match &placed.operand {
-            Operand::Reference(Reference::Property(name)) if !placed.is_quoted => Some(&name.text),
+    fn look_at_dash(&mut self, left: &LocatedOperand, right: &LocatedOperand) {
+        let names = [left, right].map(|located| match &located.operand {
+            Operand::Reference(Reference::Property(name)) if !located.is_quoted => Some(&name.text),
             _ => None,
         });
         if let [Some(a), Some(b)] = names

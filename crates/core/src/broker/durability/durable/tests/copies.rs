@@ -68,7 +68,7 @@ fn control_when_copies_do_not_replace_what_was_read_before_it_does() {
 
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
-fn places_that_no_copy_followed_say_nothing() {
+fn positions_that_no_copy_followed_say_nothing() {
     let disk = SimulatedDisk::new();
     let mut bench = JournalHarness::open(&disk, SEGMENT_BYTES);
     let queues = ["a", "b", "c"].map(|name| bench.define(name));
@@ -77,8 +77,8 @@ fn places_that_no_copy_followed_say_nothing() {
     // A copy is begun whose queues need more than one record, and the power goes in between.
     let mut head = Vec::new();
     records::put_varint(&mut head, kept.sequence.0);
-    records::put_places(&mut head, &[(queues[0], kept.sequence), (queues[1], kept.sequence)]);
-    bench.durable.append(kind::PLACES, 0, &head).expect("recorded");
+    records::put_positions(&mut head, &[(queues[0], kept.sequence), (queues[1], kept.sequence)]);
+    bench.durable.append(kind::POSITIONS, 0, &head).expect("recorded");
     bench.commit();
     drop(bench);
     let mut again = JournalHarness::open(&disk, SEGMENT_BYTES);

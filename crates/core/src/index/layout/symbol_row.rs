@@ -1,10 +1,10 @@
-//! One entry of the table of symbols: how a symbol and what the segment knows of it are stored in 48 bytes.
+//! One row of the table of symbols: how a symbol and what the segment knows of it are stored in 48 bytes.
 
 use crate::index::ids::{GroupId, SummaryId, SymbolCode};
 use crate::index::term::SymbolTerm;
 
-/// Bytes of an entry: hash (8), kind and length (4), group (4), summary (4), code (4), the value or its offset (24).
-pub const ENTRY_BYTES: usize = 48;
+/// Bytes of a row: hash (8), kind and length (4), group (4), summary (4), code (4), the value or its offset (24).
+pub const ROW_BYTES: usize = 48;
 const KIND: usize = 8;
 const GROUP: usize = 12;
 const SUMMARY: usize = 16;
@@ -26,7 +26,7 @@ pub struct SymbolInfo {
     pub summary: SummaryId,
 }
 
-/// A symbol as it goes into an entry.
+/// A symbol as it goes into a row.
 #[derive(Clone, Copy)]
 pub struct NewSymbol<'a> {
     /// The hash of the term and the attribute.
@@ -39,11 +39,11 @@ pub struct NewSymbol<'a> {
     pub bytes: &'a [u8],
 }
 
-/// One entry of a table that may be damaged.
+/// One row of a table that may be damaged.
 #[derive(Clone, Copy)]
-pub struct SymbolEntry<'a>(pub &'a [u8; ENTRY_BYTES]);
+pub struct SymbolRow<'a>(pub &'a [u8; ROW_BYTES]);
 
-impl<'a> SymbolEntry<'a> {
+impl<'a> SymbolRow<'a> {
     fn number(self, at: usize) -> u32 {
         u32::from_le_bytes([self.0[at], self.0[at + 1], self.0[at + 2], self.0[at + 3]])
     }
@@ -54,15 +54,15 @@ impl<'a> SymbolEntry<'a> {
         u64::from_le_bytes(word)
     }
 
-    /// True when the entry holds no symbol.
+    /// True when the row holds no symbol.
     pub fn is_empty(self) -> bool {
         self.number(KIND) == 0
     }
 
-    /// True when this is the entry of `term`; `long_text` gives long values by offset and length.
+    /// True when this is the row of `term`; `long_text` gives long values by offset and length.
     ///
     /// # Errors
-    /// The entries of `long_text`.
+    /// Those of `long_text`.
     #[inline]
     pub fn is<E>(
         self,
@@ -93,10 +93,10 @@ impl<'a> SymbolEntry<'a> {
         }
     }
 
-    /// The text that this is the entry of; None when it holds another value, or none.
+    /// The text that this is the row of; None when it holds another value, or none.
     ///
     /// # Errors
-    /// The entries of `long_text`.
+    /// Those of `long_text`.
     pub fn text<E>(
         self,
         long_text: impl FnOnce(u64, usize) -> Result<&'a [u8], E>,
@@ -116,28 +116,28 @@ impl<'a> SymbolEntry<'a> {
     }
 }
 
-/// Write `symbol` into the empty `entry`, and its value behind `long_texts` if it is too long.
-pub fn fill_entry(entry: &mut [u8], symbol: NewSymbol<'_>, long_texts: &mut Vec<u8>) {
+/// Write `symbol` into the empty `row`, and its value behind `long_texts` if it is too long.
+pub fn fill_row(row: &mut [u8], symbol: NewSymbol<'_>, long_texts: &mut Vec<u8>) {
     let NewSymbol { hash, kind, code, bytes } = symbol;
-    entry[..8].copy_from_slice(&hash.to_le_bytes());
-    entry[KIND..][..4].copy_from_slice(&(u32::from(kind) << KIND_SHIFT | bytes.len() as u32).to_le_bytes());
-    set_group(entry, GroupId::NONE);
-    set_summary(entry, SummaryId::NONE);
-    entry[CODE..][..4].copy_from_slice(&code.0.to_le_bytes());
+    row[..8].copy_from_slice(&hash.to_le_bytes());
+    row[KIND..][..4].copy_from_slice(&(u32::from(kind) << KIND_SHIFT | bytes.len() as u32).to_le_bytes());
+    set_group(row, GroupId::NONE);
+    set_summary(row, SummaryId::NONE);
+    row[CODE..][..4].copy_from_slice(&code.0.to_le_bytes());
     if bytes.len() <= INLINE_MAX {
-        entry[VALUE..][..bytes.len()].copy_from_slice(bytes);
+        row[VALUE..][..bytes.len()].copy_from_slice(bytes);
     } else {
-        entry[VALUE..][..8].copy_from_slice(&(long_texts.len() as u64).to_le_bytes());
+        row[VALUE..][..8].copy_from_slice(&(long_texts.len() as u64).to_le_bytes());
         long_texts.extend_from_slice(bytes);
     }
 }
 
-/// Write the group of queries that are filed under the symbol of `entry`.
-pub fn set_group(entry: &mut [u8], group: GroupId) {
-    entry[GROUP..][..4].copy_from_slice(&group.0.to_le_bytes());
+/// Write the group of queries that are filed under the symbol of `row`.
+pub fn set_group(row: &mut [u8], group: GroupId) {
+    row[GROUP..][..4].copy_from_slice(&group.0.to_le_bytes());
 }
 
-/// Write the summary of the symbol of `entry`.
-pub fn set_summary(entry: &mut [u8], summary: SummaryId) {
-    entry[SUMMARY..][..4].copy_from_slice(&summary.0.to_le_bytes());
+/// Write the summary of the symbol of `row`.
+pub fn set_summary(row: &mut [u8], summary: SummaryId) {
+    row[SUMMARY..][..4].copy_from_slice(&summary.0.to_le_bytes());
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tamis.notify.channel import Sent
+from tamis.notify.channels.channel import Sent
 from tamis.store import DueDelivery
 
 

@@ -8,7 +8,6 @@ Source: RFC 4287 (Atom)."""
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -16,8 +15,8 @@ from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
 from tamis.config.deliveries import FeedDelivery
-from tamis.notify.channel import ChannelError, Sent
-from tamis.notify.files import explain, sync_folder
+from tamis.notify.channels.channel import ChannelError, Sent
+from tamis.notify.channels.files import explain, make_folder, sync_folder, write_whole
 from tamis.notify.mail import NOT_IN_TEXT, notification_text, subject
 from tamis.store import DueDelivery, NotificationRecord
 
@@ -44,10 +43,7 @@ class FeedChannel:
         Raises:
             ChannelError: it cannot be created.
         """
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ChannelError(explain(self._folder, error)) from error
+        make_folder(self._folder)
 
     def deliver(self, due: Sequence[DueDelivery]) -> Sent:
         """Add an entry for each to the feed of its query. Cost: one file per query, written whole and synced.
@@ -78,18 +74,10 @@ class FeedChannel:
         try:
             entries = {**_read(path), **new}
             newest = sorted(entries.values(), key=_updated, reverse=True)[: self._config.entries_max]
-            self._write(path, _feed(query, self._config.domain, newest))
+            write_whole(path, _feed(query, self._config.domain, newest))
+            sync_folder(self._folder)
         except OSError as error:
             raise ChannelError(explain(path, error)) from error
-
-    def _write(self, path: Path, content: bytes) -> None:
-        temporary = path.with_name(f".{path.name}.tmp")
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        sync_folder(self._folder)
 
 
 def file_name(query: str) -> str:

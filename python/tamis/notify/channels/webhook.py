@@ -12,15 +12,15 @@ import asyncio
 import hmac
 import time
 from base64 import b64encode
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import httpx2
 
 from tamis.config.deliveries import WebhookDelivery
 from tamis.config.owners import OwnerConfig
-from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
-from tamis.notify.interruptible import InterruptibleLoop
-from tamis.notify.jsonl import as_json
+from tamis.notify.channels.channel import ChannelError, ChannelTimeoutError, Sent
+from tamis.notify.channels.interruptible import InterruptibleLoop, ServerChannel
+from tamis.notify.channels.jsonl import as_json
 from tamis.notify.wording import Reader, webhook_body
 from tamis.retry_after import retry_after_s
 from tamis.store import DueDelivery
@@ -43,7 +43,7 @@ def signature(secrets: Sequence[bytes], message_id: str, timestamp: int, body: b
     return " ".join("v1," + b64encode(hmac.digest(secret, signed, "sha256")).decode() for secret in secrets)
 
 
-class WebhookChannel:
+class WebhookChannel(ServerChannel):
     """Posts through one client from `open` to `close`.
 
     Raises:
@@ -56,7 +56,6 @@ class WebhookChannel:
         """Make the channel; nothing is connected yet."""
         self._owners = owners
         self._config, self._secrets, self._tls = config, config.secrets(), config.tls_context()
-        self._loop: InterruptibleLoop | None = None
         self._client: httpx2.AsyncClient | None = None
 
     def open(self) -> None:
@@ -78,20 +77,10 @@ class WebhookChannel:
             self._run(self._post(delivery, sent))
         return sent
 
-    def interrupt(self) -> None:
-        """Give up the request under way, which may then arrive twice, with one id."""
-        if (loop := self._loop) is not None:
-            loop.interrupt()
-
-    def close(self) -> None:
-        """Close the connection."""
-        loop, client, self._loop, self._client = self._loop, self._client, None, None
-        if loop is not None and client is not None:
-            loop.close(client.aclose())
-
-    def _run(self, work: Coroutine[None, None, object]) -> None:
-        assert self._loop is not None, "open comes first"  # noqa: S101 - for the type checker
-        self._loop.run(work)
+    async def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
     async def _post(self, delivery: DueDelivery, sent: Sent) -> None:
         try:

@@ -170,10 +170,10 @@ mod tests {
             let mut found = Vec::new();
             let mut scratch = RouteScratch::default();
             self.topology.route(self.vhost, &published, &mut scratch, &mut found).expect("routed");
-            let mut places: Vec<_> =
+            let mut positions: Vec<_> =
                 found.iter().map(|id| self.queues.iter().position(|queue| queue == id).expect("a queue")).collect();
-            places.sort_unstable();
-            places
+            positions.sort_unstable();
+            positions
         }
     }
 

@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from tamis.config.deliveries import JsonlDelivery
-from tamis.notify.channel import ChannelError, Sent
+from tamis.notify.channels.channel import ChannelError, Sent
+from tamis.notify.channels.files import explain, sync_folder
 from tamis.notify.content import why
-from tamis.notify.files import explain, sync_folder
 from tamis.store import DueDelivery, NotificationRecord, Store
 
 _LEFT_LINES_MAX = 10_000

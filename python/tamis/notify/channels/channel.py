@@ -25,7 +25,7 @@ class ChannelError(TamisError):
 
 
 class ChannelTimeoutError(ChannelError):
-    """The channel did not answer in time; whether that is its fault or the notification's cannot be seen."""
+    """The channel did not answer in time. The cause may be the channel or the notification."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Sent:
         failures: delivery id -> why it could not be delivered; it is tried again later.
         final: the delivery ids among `failures` that are not tried again.
         notes: delivery id -> what to record for one that was delivered.
-        recipients: delivery id -> those that it is done with, as in `DueDelivery`; of those not named here, as before.
+        recipients: delivery id -> the recipients that are settled, as in `DueDelivery`; the others are as before.
         file_size: (delivery, file, bytes) if they were appended to a file: its size with them.
     """
 

@@ -1,4 +1,6 @@
-"""Runs the steps of a network protocol one at a time, each until its end or until another thread interrupts it."""
+"""Runs the steps of a network protocol one at a time, each until its end or until another thread interrupts it.
+
+`ServerChannel` is the base of the channels that talk to a server."""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 
-from tamis.notify.channel import ChannelError
+from tamis.notify.channels.channel import ChannelError
 
 
 class InterruptibleLoop:
@@ -45,3 +47,35 @@ class InterruptibleLoop:
             await work
         finally:
             self._under_way = None
+
+
+class ServerChannel:
+    """What the channels that talk to a server share: an event loop from `open` to `close`."""
+
+    _loop: InterruptibleLoop | None = None
+
+    def interrupt(self) -> None:
+        """Give up what is under way, which may then arrive twice."""
+        if (loop := self._loop) is not None:
+            loop.interrupt()
+
+    def close(self) -> None:
+        """Close the connection."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close(self._disconnect())
+
+    def _run(self, work: Coroutine[None, None, object]) -> None:
+        assert self._loop is not None, "open comes first"  # noqa: S101 - for the type checker
+        self._loop.run(work)
+
+    def _run_first(self, connect: Coroutine[None, None, object]) -> None:
+        self._loop = InterruptibleLoop()
+        try:
+            self._run(connect)
+        except ChannelError:
+            self.close()
+            raise
+
+    async def _disconnect(self) -> None:
+        raise NotImplementedError

@@ -1,4 +1,4 @@
-//! The places of a stream's named readers, and what each has not acknowledged.
+//! The offsets of a stream's named readers, and what each has not acknowledged.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use crate::journal::Sequence;
 /// again when it resumes, because those that are noted do.
 const UNSETTLED_MAX: usize = 2 * 65_536;
 
-/// The place of a named reader, as its stream keeps it.
+/// The offset of a named reader, as its stream keeps it.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct ReaderOffset {
     /// The number that it reads next; None before it is known.
     pub(super) next: Option<Sequence>,
     /// Whether a consumer reads under this name.
@@ -25,7 +25,7 @@ pub(crate) struct NamedReader {
     pub(super) name: Box<str>,
     /// The numbers of deliveries that were not acknowledged: of too many the first ones, which decide where it resumes.
     unsettled: BTreeSet<Sequence>,
-    /// Whether it is among those whose places are recorded in the next tick.
+    /// Whether it is among those whose offsets are recorded in the next tick.
     pub(super) is_listed: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct ReaderOverview {
 }
 
 /// The named readers of a stream.
-pub(crate) type Places = HashMap<Box<str>, Place>;
+pub(crate) type ReaderOffsets = HashMap<Box<str>, ReaderOffset>;
 
 impl NamedReader {
     pub fn new(name: Box<str>) -> Self {

@@ -5,13 +5,11 @@ replaces a file by the same file."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from tamis.config.deliveries import EmlDelivery
-from tamis.notify.channel import ChannelError, Sent
-from tamis.notify.files import explain, sync_folder
+from tamis.notify.channels.channel import ChannelError, Sent
+from tamis.notify.channels.files import explain, make_folder, sync_folder, write_whole
 from tamis.notify.mail_writer import MailWriter
 from tamis.store import DueDelivery
 
@@ -31,10 +29,7 @@ class EmlChannel:
         Raises:
             ChannelError: it cannot be created.
         """
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ChannelError(explain(self._folder, error)) from error
+        make_folder(self._folder)
 
     def deliver(self, due: Sequence[DueDelivery]) -> Sent:
         """Write each as a file, whole or not at all. Cost: two syncs each, 0.5 to 5 ms.
@@ -66,7 +61,7 @@ class EmlChannel:
         """
         self.open()
         try:
-            _write_synced(self._folder / name, content)
+            write_whole(self._folder / name, content)
         except OSError as error:
             raise ChannelError(explain(self._folder, error)) from error
 
@@ -77,22 +72,5 @@ class EmlChannel:
         """Do nothing: no file is open."""
 
     def _write(self, group: Sequence[DueDelivery], sent: Sent) -> None:
-        try:
-            mail = self._writer.write(group)
-        except Exception as error:  # noqa: BLE001 - one message must not stop the others
-            sent.failures.update((it.delivery_id, f"cannot be rendered as an e-mail: {error}") for it in group)
-            return
-        sent.notes.update(mail.notes)
-        if not mail.recipients:
-            return
-        # The temporary name is always the same, so the next try overwrites what a crash left.
-        temporary = self._folder / f".{mail.name}.tmp"
-        _write_synced(temporary, mail.content)
-        temporary.replace(self._folder / f"{mail.name}.eml")
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        if (mail := self._writer.mail_to_send(group, sent)) is not None:
+            write_whole(self._folder / f"{mail.name}.eml", mail.content)

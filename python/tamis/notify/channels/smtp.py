@@ -3,21 +3,21 @@
 SMTP does not say whether a server that hung up after the text has accepted the message; it is then sent again with the
 same Message-ID. Only one message at a time is under way, so a crash sends at most one twice.
 
-Each recipient has an outcome of its own: one that accepted or refused (5xx) is done with, one that was put off (4xx) is
-tried again. A server that does not answer in time is in trouble as a whole.
+Each recipient has an outcome of its own: one that accepted or refused for good (5xx) is settled, one that refused for
+now (4xx) is tried again. A server that does not answer in time is in trouble as a whole.
 
 Source: RFC 5321, section 4.5.4 (retrying), RFC 3207 (STARTTLS)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 
 import aiosmtplib
 
 from tamis.config.deliveries import SmtpDelivery
-from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
-from tamis.notify.interruptible import InterruptibleLoop
+from tamis.notify.channels.channel import ChannelError, ChannelTimeoutError, Sent
+from tamis.notify.channels.interruptible import ServerChannel
 from tamis.notify.mail_writer import MailWriter, address_of
 from tamis.store import DueDelivery
 
@@ -28,7 +28,7 @@ Replies = dict[str, aiosmtplib.SMTPResponse]
 """Recipient -> why the server did not accept the message for them."""
 
 
-class SmtpChannel:
+class SmtpChannel(ServerChannel):
     """Sends through one connection from `open` to `close`, and connects again if the server hung up.
 
     Raises:
@@ -44,7 +44,6 @@ class SmtpChannel:
         self._sender = address_of(config.sender)
         self._password = config.password()
         self._tls = config.tls_context()
-        self._loop: InterruptibleLoop | None = None
         self._client: aiosmtplib.SMTP | None = None
 
     def open(self) -> None:
@@ -53,12 +52,7 @@ class SmtpChannel:
         Raises:
             ChannelError: there is no server, it does not offer the TLS that was asked for, or it refuses the login.
         """
-        self._loop = InterruptibleLoop()
-        try:
-            self._run(self._connect())
-        except ChannelError:
-            self.close()
-            raise
+        self._run_first(self._connect())
 
     def deliver(self, due: Sequence[DueDelivery]) -> Sent:
         """Send one e-mail for each.
@@ -93,21 +87,6 @@ class SmtpChannel:
         for reply in (await self._hand_over([address_of(recipient)], content)).values():
             raise ChannelError(f"{self._server}: {reply.code} {_flat(reply.message)}")
 
-    def interrupt(self) -> None:
-        """Give up the message under way, which may then arrive twice."""
-        if (loop := self._loop) is not None:
-            loop.interrupt()
-
-    def close(self) -> None:
-        """Say goodbye to the server if it still listens."""
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.close(self._disconnect())
-
-    def _run(self, work: Coroutine[None, None, object]) -> None:
-        assert self._loop is not None, "open comes first"  # noqa: S101 - for the type checker
-        self._loop.run(work)
-
     async def _connect(self) -> aiosmtplib.SMTP:
         if self._client is not None and self._client.is_connected:
             return self._client
@@ -138,13 +117,8 @@ class SmtpChannel:
     async def _send(self, group: Sequence[DueDelivery], sent: Sent) -> None:
         """Send one e-mail for all of `group`, which share its outcome."""
         first = group[0]
-        try:
-            mail = self._writer.write(group)
-        except Exception as error:  # noqa: BLE001 - one message must not stop the others
-            sent.failures.update((it.delivery_id, f"cannot be rendered as an e-mail: {error}") for it in group)
-            return
-        sent.notes.update(mail.notes)
-        if not mail.recipients:
+        mail = self._writer.mail_to_send(group, sent)
+        if mail is None:
             return
         addresses = dict.fromkeys(map(address_of, mail.recipients))
         waiting = [recipient for recipient in addresses if recipient not in first.recipients]
@@ -196,8 +170,8 @@ def _judge(number: int, done: dict[str, str | None], replies: Replies, sent: Sen
 
     Args:
         number: its delivery id.
-        done: the recipients that it is done with, without `replies`.
-        replies: of the others.
+        done: the recipients that earlier tries have settled.
+        replies: the answers for the others.
         sent: the outcome.
     """
     said = {recipient: f"{reply.code} {_flat(reply.message)}" for recipient, reply in replies.items()}

@@ -17,16 +17,16 @@ from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, 
 from yarl import URL
 
 from tamis.config.deliveries import AmqpDelivery
-from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
-from tamis.notify.interruptible import InterruptibleLoop
-from tamis.notify.jsonl import as_json
+from tamis.notify.channels.channel import ChannelError, ChannelTimeoutError, Sent
+from tamis.notify.channels.interruptible import ServerChannel
+from tamis.notify.channels.jsonl import as_json
 from tamis.store import DueDelivery
 
 _KEY_BYTES_MAX = 255
 _T = TypeVar("_T")
 
 
-class AmqpChannel:
+class AmqpChannel(ServerChannel):
     """Publishes through one connection from `open` to `close`.
 
     Raises:
@@ -41,7 +41,6 @@ class AmqpChannel:
         url, password = URL(config.url), config.password()
         self._server = f"{url.host}:{url.port or (5671 if self._tls else 5672)}"
         self._url = url.with_password(password) if password is not None else url
-        self._loop: InterruptibleLoop | None = None
         self._connection: AbstractConnection | None = None
         self._exchange: AbstractExchange | None = None
 
@@ -51,12 +50,7 @@ class AmqpChannel:
         Raises:
             ChannelError: there is no broker, it refuses the login, or it has no such exchange.
         """
-        self._loop = InterruptibleLoop()
-        try:
-            self._loop.run(self._connect())
-        except ChannelError:
-            self.close()
-            raise
+        self._run_first(self._connect())
 
     def deliver(self, due: Sequence[DueDelivery]) -> Sent:
         """Publish a message for each, and wait until the broker has confirmed or refused all of them.
@@ -65,21 +59,9 @@ class AmqpChannel:
             ChannelTimeoutError: the broker took longer than `timeout_s`.
             ChannelError: the broker has closed the connection or the channel.
         """
-        assert self._loop is not None, "open comes first"  # noqa: S101 - for the type checker
         sent = Sent()
-        self._loop.run(self._publish_all(due, sent))
+        self._run(self._publish_all(due, sent))
         return sent
-
-    def interrupt(self) -> None:
-        """Give up the messages under way, which may then arrive twice, with one id."""
-        if (loop := self._loop) is not None:
-            loop.interrupt()
-
-    def close(self) -> None:
-        """Close the connection."""
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.close(self._disconnect())
 
     async def _connect(self) -> None:
         config = self._config
