@@ -282,6 +282,37 @@ def test_a_recipient_who_is_put_off_for_ever_is_named_in_the_dead_letter(
     assert inbox.envelopes == [["ann@example.org"], ["bob@example.org"]]
 
 
+def _linking(store: Store, clock: Clock, port: int) -> NotificationEngine:
+    links = Links("https://example.org/u", b"s" * 32)
+    return NotificationEngine(store, [_config(port, to=EVERYBODY[:2])], clock, links=links)
+
+
+def test_each_of_several_recipients_gets_a_copy_with_a_link_of_their_own(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    fill(store, 1, deliveries=("mail",))
+    assert _linking(store, clock, serve()).deliver_pending() == DeliveryCounts(delivered=1)
+    assert inbox.envelopes == [["ann@example.org"], ["bob@example.org"]]
+    links = [message_from_bytes(content)["List-Unsubscribe"] for content in inbox.received]
+    assert len(set(links)) == 2
+    assert set(inbox.ids.values()) == {2}
+
+
+@pytest.mark.parametrize("trouble", ["450 4.2.0 later", "421 4.3.2 closing", DROP])
+def test_a_server_that_fails_between_two_copies_gets_only_the_second_again(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve, trouble: str
+) -> None:
+    fill(store, 1, deliveries=("mail",))
+    inbox.answer = lambda tried: trouble if tried == 1 else "250 OK"
+    engine = _linking(store, clock, serve())
+    assert engine.deliver_pending() == DeliveryCounts(retried=1)
+    clock.move(3600)
+    assert engine.deliver_pending() == DeliveryCounts(delivered=1)
+    counts = Counter(tuple(envelope) for envelope in inbox.envelopes)
+    assert counts["ann@example.org",] == 1
+    assert counts["bob@example.org",] == (2 if trouble == DROP else 1)
+
+
 def test_a_recipient_who_is_no_longer_wanted_is_waited_for_no_more(
     store: Store, clock: Clock, inbox: Inbox, serve: Serve
 ) -> None:

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from tamis.config.deliveries import EmlDelivery
 from tamis.config.owners import OwnerConfig
+from tamis.config.templates import Templates
+from tamis.errors import ConfigError
 from tamis.notify.channels.eml import EmlChannel
 from tamis.notify.content import Marked, excerpts
 from tamis.notify.mail_writer import Mail, MailWriter
@@ -116,3 +118,42 @@ def test_marks_change_nothing_but_add_themselves(text: str, places: list[int]) -
     for line in excerpts(text, ranges):
         assert str(line) == " ".join(line.split())
         assert "".join(line.replace("*", "").split()) in "".join(text.replace("*", "").split())
+
+
+ENDLESS = {
+    "loops in loops": "{% for a in range(1000) %}{% for b in range(1000) %}{% endfor %}{% endfor %}",
+    "a macro that calls itself twice": "{% macro f(n) %}{% if n %}"
+    "{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "a text that doubles": "{% set x = 'ab' %}" + "{% set x = x ~ x %}" * 60,
+    "a sum that doubles": "{% set x = 'ab' %}" + "{% set x = x + x %}" * 60,
+    "a list that doubles": "{% set x = [1] %}" + "{% set x = x + x %}" * 60,
+    "lists in lists": "{% set x = [1] %}" + "{% set x = [x, x] %}" * 60 + "{{ x }}",
+    "lists in lists as JSON": "{% set x = [1] %}" + "{% set x = [x, x] %}" * 60 + "{{ x | tojson }}",
+    "a number that squares": "{% set ns = namespace(x=3) %}"
+    "{% for a in range(60) %}{% set ns.x = ns.x * ns.x %}{% endfor %}",
+    "replacing": "{% set x = 'abcdefgh' %}" + "{% set x = x | replace('', x) %}" * 9,
+    "joining": "{% set x = 'abcdefgh' %}" + "{% set x = [x, x, x, x] | join(x) %}" * 30,
+    "a width": "{{ 'a'.ljust(10000000000) }}",
+    "a format": "{{ '%10000000000d' % 1 }}",
+    "another format": "{{ '{:10000000000}'.format(1) }}",
+    "words without end": "{{ lipsum(n=10000000) }}",
+    "files that include themselves": "{% include 'mail.txt' %}{% include 'mail.txt' %}",
+}
+
+
+@pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS.keys())
+def test_a_template_that_would_take_for_ever_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "mail.txt").write_text(text)
+    with pytest.raises(ConfigError, match="mail.txt"):
+        Templates(tmp_path)
+
+
+def test_a_large_digest_has_steps_enough(tmp_path: Path, record: NotificationRecord) -> None:
+    (tmp_path / "digest.txt").write_text(
+        "{% for one in notifications %}{{ loop.index }}: {{ one.subject ~ one.body | truncate(80) }}\n"
+        "{% for text in one.excerpts %}{{ text | replace('\n', ' ') }}{% endfor %}{% endfor %}"
+    )
+    records = [replace(record, id=f"{number:032x}", body="the frost " * 400) for number in range(500)]
+    mail, message = write(records, tmp_path)
+    assert mail.notes == {}
+    assert "500: " in part(message, "plain")

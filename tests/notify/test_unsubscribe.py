@@ -114,10 +114,17 @@ def test_an_e_mail_to_one_address_has_the_headers_of_rfc_8058(store: Store, reco
     assert link in message.get_content()
 
 
-def test_an_e_mail_to_several_has_no_link(store: Store, record: NotificationRecord) -> None:
-    _, message = write(store, [record], "ann@example.org", "ben@example.org")
+def test_of_an_e_mail_to_several_each_has_a_copy_with_a_link_of_their_own(
+    store: Store, record: NotificationRecord
+) -> None:
+    mail, message = write(store, [record], "Ann <ann@example.org>", "ben@example.org")
     assert message["List-Unsubscribe"] is None
     assert URL not in message.get_content()
+    for recipient, address in (("Ann <ann@example.org>", "ann@example.org"), ("ben@example.org", "ben@example.org")):
+        copy = message_from_bytes(mail.copies[recipient], policy=policy.default)
+        assert copy["List-Unsubscribe"] == f"<{LINKS.link(address, record.query_key)}>"
+        assert (copy["To"], copy["Message-ID"]) == (message["To"], message["Message-ID"])
+        assert copy.get_content().count(URL) == 1
 
 
 def test_the_link_of_a_digest_ends_all_e_mails(store: Store, record: NotificationRecord) -> None:

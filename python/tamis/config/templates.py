@@ -4,10 +4,11 @@ Templates are Jinja's, in its sandbox: they see the notification, and neither Py
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -26,13 +27,25 @@ TOGETHER = ("digest-subject.txt", "digest.txt", "digest.html")
 """The templates that show several notifications in one e-mail."""
 
 CHARACTERS_MAX = 1_000_000
-"""Maximum length of what a template gives."""
+"""Maximum length of what a template gives, and of each text in it."""
+
+STEPS_MAX = 200_000
+"""Maximum number of steps of a template: rounds of loops, calls, included files, each 1,000 characters of a text."""
 
 _FILTERS = (
     "capitalize default d e escape first int items join last length list lower replace reverse round sort string "
     "striptags title tojson trim truncate unique upper urlencode wordcount wordwrap"
 ).split()
+_BITS_MAX = 256
+_GROWING = frozenset(
+    "center encode expandtabs format format_map join ljust replace rjust to_bytes translate zfill".split()
+)
+"""Methods of texts and numbers that can give much more than they are given."""
 _DATE = "%a %d %b %Y, %H:%M %Z"
+
+
+_left: ContextVar[int] = ContextVar("_left", default=STEPS_MAX)
+"""The steps that the template that is being rendered has left."""
 
 
 class Known(dict[str, Any]):
@@ -74,6 +87,7 @@ class Templates:
         Raises:
             Exception: whatever goes wrong with values that the samples do not have.
         """
+        _left.set(STEPS_MAX)
         parts, length = [], 0
         for part in self._environment.get_template(name).generate(context):
             parts.append(part)
@@ -117,7 +131,7 @@ class Templates:
             )
 
 
-@cache
+@functools.cache
 def templates_of(folder: Path) -> Templates:
     """The templates of a folder, which is read once.
 
@@ -180,16 +194,46 @@ def _notification(many: bool) -> Known:
 
 def _environment(folder: Path) -> jinja2.Environment:
     import jinja2
+    from jinja2 import nodes
     from jinja2.exceptions import SecurityError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2.visitor import NodeTransformer
+
+    class Counting(NodeTransformer):
+        """Counts the rounds of each loop, and the characters of each text that is put together."""
+
+        def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802 - jinja's name
+            self.generic_visit(node)
+            node.iter = nodes.Filter(node.iter, "_rounds", [], [], None, None, lineno=node.lineno)
+            return node
+
+        def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:  # noqa: N802
+            self.generic_visit(node)
+            return nodes.Filter(node, "_counted", [], [], None, None, lineno=node.lineno)
 
     class Environment(ImmutableSandboxedEnvironment):
-        intercepted_binops = frozenset({"*", "**"})
+        intercepted_binops = frozenset({"*", "**", "+", "%"})
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            if operator == "**" or isinstance(left, str | list | tuple) or isinstance(right, str | list | tuple):
-                raise SecurityError("'*' is only for numbers, and '**' for none")
-            return super().call_binop(context, operator, left, right)
+            is_number = isinstance(left, int | float) and isinstance(right, int | float)
+            if operator == "**" or (operator != "+" and not is_number):
+                raise SecurityError(f"'{'%' if operator == '%' else '*'}' is only for numbers, and '**' for none")
+            return _counted(super().call_binop(context, operator, left, right))
+
+        def call(self, context: Any, function: Any, *given: Any, **options: Any) -> Any:
+            _take(1)
+            owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+            if name in _GROWING and (owner is None or isinstance(owner, str | int)):
+                raise SecurityError(f"{name}() is not allowed: use a filter")
+            return super().call(context, function, *given, **options)
+
+        def get_template(self, *given: Any, **options: Any) -> jinja2.Template:
+            _take(1)
+            return super().get_template(*given, **options)
+
+        def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+            tree: nodes.Template = Counting().visit(super()._parse(source, name, filename))
+            return tree
 
         def getattr(self, obj: Any, attribute: str) -> Any:
             return self._item(obj, attribute) if isinstance(obj, dict) else super().getattr(obj, attribute)
@@ -215,10 +259,67 @@ def _environment(folder: Path) -> jinja2.Environment:
         keep_trailing_newline=True,
         auto_reload=False,
     )
-    environment.filters = {name: environment.filters[name] for name in _FILTERS}
+    environment.globals = {name: environment.globals[name] for name in ("range", "namespace")}
+    environment.filters = {name: _bounded(environment.filters[name]) for name in _FILTERS}
+    environment.filters |= {"_rounds": _rounds, "_counted": _counted}
     environment.filters["date"] = jinja2.pass_context(lambda context, value, form=_DATE: _shown(value, form, context))
-    environment.filters["tojson"] = lambda value: json.dumps(value, default=str, ensure_ascii=False)
+    environment.filters["tojson"] = _bounded(lambda value: json.dumps(value, default=str, ensure_ascii=False))
     return environment
+
+
+def _take(steps: int) -> None:
+    left = _left.get() - steps
+    _left.set(left)
+    if left < 0:
+        raise ValueError(f"the template takes more than {STEPS_MAX:,} steps")
+
+
+def _counted(value: Any) -> Any:
+    """What was made, if it is not too long."""
+    if isinstance(value, int) and value.bit_length() > _BITS_MAX:
+        raise ValueError(f"a number of more than {_BITS_MAX} bits")
+    if isinstance(value, str | list | tuple):
+        if len(value) > CHARACTERS_MAX:
+            raise ValueError(f"a text of more than {CHARACTERS_MAX:,} characters")
+        _take(1 + len(value) // 1_000)
+    return value
+
+
+def _rounds(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        _take(1)
+        yield value
+
+
+def _check_size(value: Any) -> None:
+    """Refuse lists and mappings that are too long as text; what stands in several places counts in each."""
+    waiting, characters = [value], 0
+    while waiting:
+        one = waiting.pop()
+        characters += len(one) if isinstance(one, str) else 1
+        if isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list | tuple):
+            waiting += one
+        if characters > CHARACTERS_MAX:
+            raise ValueError(f"a text of more than {CHARACTERS_MAX:,} characters")
+    _take(1 + characters // 1_000)
+
+
+def _bounded(work: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that refuses what would make it give much more than it is given."""
+
+    @functools.wraps(work)
+    def bounded(*given: Any, **options: Any) -> Any:
+        values = [one for one in (*given, *options.values()) if isinstance(one, str | list | tuple | dict)]
+        for one in values:
+            _check_size(one)
+        sizes = sorted(map(len, values))
+        if len(sizes) > 1 and sizes[-1] * sizes[-2] > 16 * CHARACTERS_MAX:
+            raise ValueError(f"a text of more than {CHARACTERS_MAX:,} characters")
+        return _counted(work(*given, **options))
+
+    return bounded
 
 
 def _shown(value: Any, form: str, context: Mapping[str, Any]) -> Any:
@@ -228,6 +329,7 @@ def _shown(value: Any, form: str, context: Mapping[str, Any]) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
+        _check_size(value)
         return ", ".join(str(_shown(one, form, context)) for one in value)
     return "" if value is None else value
 

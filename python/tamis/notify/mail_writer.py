@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parseaddr
 
 from tamis.config.deliveries import EmlDelivery, SmtpDelivery
@@ -24,12 +24,14 @@ class Mail:
         content: its bytes.
         recipients: as in To; none: nobody wants it, and it is not sent.
         notes: delivery id -> what to record when it is delivered.
+        copies: recipient -> the bytes for them, with a link to unsubscribe that is theirs; empty if all get the same.
     """
 
     name: str
     content: bytes
     recipients: Sequence[str]
     notes: Mapping[int, str]
+    copies: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class MailWriter:
@@ -76,11 +78,19 @@ class MailWriter:
         records = [delivery.notification for delivery in wanted]
         templates = owner.templates if owner is not None and owner.templates else config.templates
         zone = owner.time_zone if owner is not None else "UTC"
-        link = self._link(recipients, records)
-        words, note = words_for(records, Reader(name, zone, templates, link))
+        links = self._links_of(recipients, records)
+
+        def written(link: str) -> tuple[str, bytes, str | None]:
+            words, note = words_for(records, Reader(name, zone, templates, link))
+            return *render(records, config.sender, recipients, config.domain, words, link), note
+
+        mail_name, content, note = written(links[recipients[0]] if len(recipients) == 1 else "")
         if note is not None:
             notes.update((it.delivery_id, note) for it in wanted)
-        return Mail(*render(records, config.sender, recipients, config.domain, words, link), recipients, notes)
+        copies = (
+            {who: written(links[who])[1] for who in recipients} if len(recipients) > 1 and any(links.values()) else {}
+        )
+        return Mail(mail_name, content, recipients, notes, copies)
 
     def mail_to_send(self, group: Sequence[DueDelivery], sent: Sent) -> Mail | None:
         """As `write`, with what to record noted in `sent`; None if nothing is to be sent."""
@@ -98,12 +108,11 @@ class MailWriter:
     def _unwanted(self, recipient: str) -> set[str]:
         return self._store.unsubscribed_keys(address_of(recipient)) if self._store is not None else set()
 
-    def _link(self, recipients: Sequence[str], records: Sequence[NotificationRecord]) -> str:
-        """The link of an e-mail to one address; one that several get has none, because any of them could use it."""
-        if self._links is None or len(recipients) > 1:
-            return ""
+    def _links_of(self, recipients: Sequence[str], records: Sequence[NotificationRecord]) -> dict[str, str]:
+        """Recipient -> the link that is theirs alone; empty where there are no links."""
         key = records[0].query_key if len(records) == 1 else ""
-        return self._links.link(address_of(recipients[0]), key)
+        links = self._links
+        return {who: links.link(address_of(who), key) if links is not None else "" for who in recipients}
 
 
 def address_of(recipient: str) -> str:

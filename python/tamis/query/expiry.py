@@ -31,6 +31,11 @@ def parse_expiry(text: str, now: datetime) -> datetime:
         raise ValueError(f"'{text}': expected {expected}") from None
 
 
+def is_duration(text: str) -> bool:
+    """Whether a text is a duration, such as ``30d``."""
+    return _DURATION.fullmatch(text) is not None
+
+
 def expiry_of(value: date | datetime) -> datetime:
     """The time, in UTC, that a date or a time stands for: a date is the last day, and a time without a zone is in UTC.
 

@@ -19,7 +19,7 @@ from typing import Any
 from tamis._core import Query
 from tamis.errors import ConfigError, QueryError
 from tamis.name_hints import did_you_mean
-from tamis.query.expiry import expiry_of
+from tamis.query.expiry import expiry_of, is_duration
 from tamis.query.hierarchy import HierarchySpec, checked_parents, read_parents
 from tamis.query.spec import QuerySpec, check_language
 from tamis.text_file import read_text
@@ -237,6 +237,8 @@ class _Toml:
                 return expiry_of(value)
         where = self._where("query", index, "expires")
         expected = "a date or a time without quotes, as 2026-12-31 or 2026-12-31T18:00:00Z"
+        if isinstance(value, str) and is_duration(value):
+            expected += f"; '{value}' would begin anew each time the file is read"
         raise ConfigError(f"{where}: expected {expected}, for 'expires'")
 
     def _hierarchy(self, table: dict[str, Any], index: int) -> HierarchySpec:

@@ -18,7 +18,7 @@ import aiosmtplib
 from tamis.config.deliveries import SmtpDelivery
 from tamis.notify.channels.channel import ChannelError, ChannelTimeoutError, Sent
 from tamis.notify.channels.interruptible import ServerChannel
-from tamis.notify.mail_writer import MailWriter, address_of
+from tamis.notify.mail_writer import Mail, MailWriter, address_of
 from tamis.store import DueDelivery
 
 _SERVICE_NOT_AVAILABLE = 421  # said of the server, not of a message
@@ -123,13 +123,31 @@ class SmtpChannel(ServerChannel):
         addresses = dict.fromkeys(map(address_of, mail.recipients))
         waiting = [recipient for recipient in addresses if recipient not in first.recipients]
         try:
-            replies = await self._hand_over(waiting, mail.content) if waiting else {}
+            replies = await self._hand_over_all(waiting, mail)
         except (aiosmtplib.SMTPException, OSError) as error:
             sent.failures.update((it.delivery_id, _one_line(error)) for it in group)
         else:
             accepted = {recipient: None for recipient in waiting if recipient not in replies}
             for it in group:
                 _judge(it.delivery_id, {**first.recipients, **accepted}, replies, sent)
+
+    async def _hand_over_all(self, recipients: Sequence[str], mail: Mail) -> Replies:
+        """As `_hand_over`, with each recipient's copy. What fails after a first copy puts off those that have none."""
+        if not mail.copies:
+            return await self._hand_over(recipients, mail.content) if recipients else {}
+        contents = {address_of(recipient): content for recipient, content in mail.copies.items()}
+        replies: Replies = {}
+        for at, recipient in enumerate(recipients):
+            try:
+                replies |= await self._hand_over([recipient], contents[recipient])
+            except aiosmtplib.SMTPResponseException as error:
+                replies[recipient] = aiosmtplib.SMTPResponse(error.code, error.message)
+            except (aiosmtplib.SMTPException, OSError, ChannelError) as error:
+                if at == 0:
+                    raise
+                waiting = aiosmtplib.SMTPResponse(_SERVICE_NOT_AVAILABLE, _one_line(error))
+                return replies | dict.fromkeys(recipients[at:], waiting)
+        return replies
 
     async def _hand_over(self, recipients: Sequence[str], content: bytes) -> Replies:
         """Send the message to those recipients; return the replies for those that the server did not accept it for.
