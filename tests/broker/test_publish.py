@@ -207,7 +207,7 @@ def test_headers_are_what_amqp_can_hold(properties: dict[str, Any]) -> None:
     [
         ("{}", "needs 'url'"),
         ('{ url = "http://x" }', "expected an address such as amqp://"),
-        ('{ url = "amqp://a:b@x/" }', "a password does not belong into the file"),
+        ('{ url = "amqp://a:b@x/" }', "the password must not be in the file"),
         ('{ url = "amqp://x/", exchange = "" }', "exchange: expected some text"),
     ],
 )

@@ -58,7 +58,7 @@ def broker_address(url: str) -> str:
     """
     parts = _parts(url, ("amqp", "amqps"), "amqp://user@localhost:5672/")
     if parts.password is not None:
-        raise ValueError("a password does not belong into the file: name its variable in password_env")
+        raise ValueError("the password must not be in the file: name its variable in password_env")
     return url
 
 

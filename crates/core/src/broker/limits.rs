@@ -4,7 +4,7 @@ use crate::amqp::raw_table::{TABLE_DEPTH_MAX, TABLE_SIZE_BYTES_MAX};
 use crate::broker::options::BrokerOptions;
 use crate::broker::publishing::confirms::REFUSED_MAX;
 use crate::broker::publishing::further_keys::KEYS_MAX;
-use crate::broker::publishing::transaction::TRANSACTION_BYTES_MAX;
+use crate::broker::publishing::transactions::transaction::TRANSACTION_BYTES_MAX;
 use crate::broker::queues::letter::CONGESTED_LETTERS;
 use crate::broker::queues::policy::TIME_MS_MAX;
 use crate::broker::streams::all_streams::{CONGESTED_BYTES, TAIL_BYTES};

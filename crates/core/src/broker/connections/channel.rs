@@ -9,7 +9,7 @@ use crate::broker::errors::error;
 use crate::broker::ids::{ConnectionSlot, ConsumerSlot};
 use crate::broker::publishing::confirms::{Confirms, DiskMarks};
 use crate::broker::publishing::route_memo::Memo;
-use crate::broker::publishing::transaction::Transaction;
+use crate::broker::publishing::transactions::transaction::Transaction;
 use crate::broker::publishing::waiting_senders::WaitingMessage;
 
 /// The frames that a channel waits for.

@@ -9,7 +9,7 @@ use crate::broker::consumers::settlement::{Settle, Settlement};
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle, MessageId};
-use crate::broker::publishing::transaction::PendingSettlement;
+use crate::broker::publishing::transactions::transaction::PendingSettlement;
 use crate::broker::queues::letter::Reason;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;

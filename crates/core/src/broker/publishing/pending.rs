@@ -2,8 +2,8 @@
 
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ChannelSlot, Handle};
-use crate::broker::publishing::commit::CommitInProgress;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
+use crate::broker::publishing::transactions::commit::CommitInProgress;
 use crate::broker::topology::{QueueId, Reading, RouteScratch};
 
 /// Buffers and lists of publishing, kept so that nothing is allocated per message.

@@ -4,7 +4,7 @@ use crate::broker::connections::content::PublishFlags;
 use crate::broker::consumers::settlement::Settlement;
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::parts::{JoinedParts, Parts};
-use crate::broker::publishing::transaction_check::TransactionCheck;
+use crate::broker::publishing::transactions::transaction_check::TransactionCheck;
 
 /// A published message. Its route is looked up when it is committed.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Transaction {
     settled: usize,
     bytes: usize,
     /// What the check of its messages has found so far, when one turn had no time for all of them.
-    pub(super) check: Option<Box<TransactionCheck>>,
+    pub(in crate::broker::publishing) check: Option<Box<TransactionCheck>>,
 }
 
 /// Maximum size of a transaction's messages; a larger one is refused with 506.
@@ -57,13 +57,13 @@ impl Transaction {
     }
 
     /// Keep settlements again that were taken out, and have not been carried out.
-    pub(super) fn put_back(&mut self, settlements: Vec<PendingSettlement>) {
+    pub(in crate::broker::publishing) fn put_back(&mut self, settlements: Vec<PendingSettlement>) {
         self.settled += settlements.iter().map(|pending| pending.deliveries.len()).sum::<usize>();
         self.settlements.extend(settlements);
     }
 
     /// The messages that were published, oldest first.
-    pub(super) fn messages(&self) -> &[PendingMessage] {
+    pub(in crate::broker::publishing) fn messages(&self) -> &[PendingMessage] {
         &self.messages
     }
 

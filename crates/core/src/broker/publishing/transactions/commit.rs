@@ -7,8 +7,8 @@ use crate::broker::consumers::settlement::Settlement;
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::ids::{ChannelSlot, Handle};
 use crate::broker::publishing::confirms::DiskMarks;
-use crate::broker::publishing::transaction::{PendingMessage, PendingSettlement};
-use crate::broker::publishing::transaction_check::CheckedRoute;
+use crate::broker::publishing::transactions::transaction::{PendingMessage, PendingSettlement};
+use crate::broker::publishing::transactions::transaction_check::CheckedRoute;
 
 /// Maximum number of deliveries that are settled before somebody looks whether the turn is over.
 const SETTLED_AT_ONCE: usize = 256;

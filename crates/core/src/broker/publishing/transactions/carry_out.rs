@@ -11,18 +11,18 @@ use crate::broker::Broker;
 use crate::broker::errors::FailedAt;
 use crate::broker::ids::{ChannelSlot, Handle, JOURNAL};
 use crate::broker::parts::Arrived;
-use crate::broker::publishing::commit::CommitInProgress;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::publishing::further_keys::{may_have_copies, without_blind_copies};
 use crate::broker::publishing::publish::{Terms, cannot_keep, expiration};
-use crate::broker::publishing::transaction::{PendingMessage, PendingSettlement};
-use crate::broker::publishing::transaction_check::CheckedRoute;
+use crate::broker::publishing::transactions::commit::CommitInProgress;
+use crate::broker::publishing::transactions::transaction::{PendingMessage, PendingSettlement};
+use crate::broker::publishing::transactions::transaction_check::CheckedRoute;
 use crate::broker::topology::QueueId;
 use crate::journal::AppendError;
 
 impl Broker {
     /// Carry out the transaction of a channel, whose messages take these routes, as far as the turn goes.
-    pub(super) fn carry_out(&mut self, channel: ChannelSlot, routes: Vec<CheckedRoute>) {
+    pub(in crate::broker::publishing) fn carry_out(&mut self, channel: ChannelSlot, routes: Vec<CheckedRoute>) {
         let sender = Arc::clone(&self.clients[self.clients[channel].connection].about);
         let it = &mut self.clients[channel];
         let handle = Handle { id: channel, serial: it.serial };

@@ -13,8 +13,8 @@ use crate::broker::ids::{ChannelSlot, Handle};
 use crate::broker::parts::Parts;
 use crate::broker::publishing::further_keys::may_have_copies;
 use crate::broker::publishing::publish::cannot_keep;
-use crate::broker::publishing::transaction::{PendingMessage, Transaction};
-use crate::broker::publishing::transaction_check::{CheckedRoute, TransactionCheck};
+use crate::broker::publishing::transactions::transaction::{PendingMessage, Transaction};
+use crate::broker::publishing::transactions::transaction_check::{CheckedRoute, TransactionCheck};
 use crate::broker::queues::policy::Overflow;
 use crate::broker::topology::QueueId;
 
@@ -27,7 +27,7 @@ impl Broker {
     ///
     /// # Errors
     /// Whatever would refuse one of them, or all of them together.
-    pub(super) fn check_messages(
+    pub(in crate::broker::publishing) fn check_messages(
         &mut self,
         channel: ChannelSlot,
         transaction: &mut Transaction,
