@@ -67,6 +67,32 @@ def test_numbers_go_on_after_kill_9(start_broker: StartBroker) -> None:
     assert everything == [(number, str(number).encode()) for number in range(1, 13)]
 
 
+def test_a_stream_without_history_gives_no_number_twice(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    numbers: list[int] = []
+    for _ in range(3):
+        connection = broker.connect()
+        channel = connection.channel()
+        channel.queue_declare("prices", durable=True, arguments={**STREAM, "x-max-length-bytes": 0})
+        channel.basic_qos(prefetch_count=10)
+        got: list[int] = []
+        channel.basic_consume(
+            "prices",
+            lambda _channel, _method, properties, _body, got=got: got.append(properties.headers["x-stream-offset"]),
+        )
+        sender = broker.connect().channel()
+        sender.confirm_delivery()
+        for number in range(3):
+            sender.basic_publish("", "prices", str(number).encode())
+        while len(got) < 3:
+            connection.process_data_events(5)
+        numbers += got
+        broker.kill()
+        broker.start()
+    assert numbers == sorted(set(numbers)), numbers
+    assert len(numbers) == 9
+
+
 def test_retention_by_bytes_lets_the_oldest_go(start_broker: StartBroker) -> None:
     connection = start_broker().connect()
     channel = connection.channel()

@@ -65,7 +65,8 @@ class Client:
 
         Args:
             name: of the stream.
-            max_bytes: about the size above which the oldest messages are removed, if it is made.
+            max_bytes: about the size above which the oldest messages are removed, if it is made. With 0 it keeps no
+                history: a message goes to those who read at that moment.
             max_age: the age from which messages are removed, if it is made: a number and one of ``Y M D h m s``.
         """
         return Stream(self, name, max_bytes, max_age)

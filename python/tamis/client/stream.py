@@ -30,9 +30,8 @@ class Stream:
     def __init__(self, client: Client, name: str, max_bytes: int | None, max_age: str | None) -> None:
         self.name = name
         self._client = client
-        self._retention = {
-            name: value for name, value in (("x-max-length-bytes", max_bytes), ("x-max-age", max_age)) if value
-        }
+        retention = {"x-max-length-bytes": max_bytes, "x-max-age": max_age}
+        self._retention = {name: value for name, value in retention.items() if value is not None}
         self._is_known = False
 
     async def publish(self, body: Body, headers: Mapping[str, Any] | None = None) -> None:

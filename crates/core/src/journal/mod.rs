@@ -37,7 +37,7 @@ pub use format::record::{HEAD_BYTES_MAX, Record, Sequence};
 pub use format::segment::{Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentNumber};
 pub use inspect::{Inspection, SegmentReport, inspect};
 pub use log::{Appended, Log};
-pub use options::{LogOptions, Retention};
+pub use options::{LogOptions, Retention, SegmentGrowth};
 pub use reader::{LogItem, LogReader, Start};
 pub use recovery::completeness::accept_losses;
 pub use recovery::recover::LogRecovery;

@@ -1,11 +1,15 @@
 //! The options of a log: the size of its segments, what waits in memory, and what is kept.
 
+use crate::journal::format::segment::capacity;
+
 /// The options of a log. Segments written with other options stay as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// The size of a segment, from [`SEGMENT_BYTES_MIN`](super::SEGMENT_BYTES_MIN) to
+    /// The maximum size of a segment, from [`SEGMENT_BYTES_MIN`](super::SEGMENT_BYTES_MIN) to
     /// [`SEGMENT_BYTES_MAX`](super::SEGMENT_BYTES_MAX). Its file is allocated whole. A record may take half of it.
     pub segment_bytes: u32,
+    /// How segments grow to that size; None begins with it.
+    pub growth: Option<SegmentGrowth>,
     /// Whether sealed segments have an index of the heads of their records, so that
     /// [`Log::for_each_head`](super::Log::for_each_head) need not read the records. It takes 27 bytes per record and
     /// the head itself: on disk, and in memory for the segment that is being written.
@@ -26,6 +30,7 @@ impl Default for LogOptions {
     fn default() -> Self {
         Self {
             segment_bytes: 64 * 1024 * 1024,
+            growth: None,
             index_heads: false,
             pending_bytes_max: 64 * 1024 * 1024,
             retention: Retention::default(),
@@ -33,6 +38,27 @@ impl Default for LogOptions {
             has_reserve: false,
         }
     }
+}
+
+impl LogOptions {
+    /// The size of the segment after one of `previous` bytes, 0 for none: `needed` is the record that it begins with.
+    pub(crate) fn next_segment_bytes(&self, previous: u64, needed: u64) -> u32 {
+        let Some(growth) = self.growth else { return self.segment_bytes };
+        let grown = (2 * previous).clamp(growth.first_bytes.into(), growth.usual_bytes.into());
+        let is_large_enough = |bytes: &u64| capacity(*bytes) >= needed;
+        let sizes = std::iter::successors(Some(grown), |bytes| Some(2 * bytes));
+        let bytes = sizes.take_while(|bytes| *bytes < u64::from(self.segment_bytes)).find(is_large_enough);
+        bytes.map_or(self.segment_bytes, |bytes| bytes as u32)
+    }
+}
+
+/// How the segments of a log grow: each is twice as large as the one before, so that a small log takes little room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentGrowth {
+    /// The size of the first segment, at least [`SEGMENT_BYTES_MIN`](super::SEGMENT_BYTES_MIN).
+    pub first_bytes: u32,
+    /// The size from which on they stay the same. Only a segment for a record that needs more is larger.
+    pub usual_bytes: u32,
 }
 
 /// The bounds of what a log keeps. Whole segments are removed, oldest first, but never the last one.

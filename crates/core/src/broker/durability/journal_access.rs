@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use hashbrown::HashSet;
 
 use crate::amqp::{AmqpError, ReplyCode};
-use crate::journal::{AppendError, Committer, Damage, Log, LogOptions, OpenError};
+use crate::journal::{AppendError, Committer, Damage, Log, OpenError, Retention};
 
 use crate::broker::clock::Micros;
 use crate::broker::durability::changes::Changes;
@@ -430,12 +430,12 @@ impl Durability {
     pub fn open_log(
         &mut self,
         name: &str,
-        options: LogOptions,
+        retention: Retention,
         segment_bytes: Option<u64>,
     ) -> Result<(Log, PathBuf), OpenError> {
         let no_journal = || OpenError::NoLog("there is no data directory".to_owned());
         let journal = self.journal.as_mut().ok_or_else(no_journal)?;
-        journal.streams.open_log(name, options, segment_bytes, &journal.committer)
+        journal.streams.open_log(name, retention, segment_bytes, &journal.committer)
     }
 
     /// Check that the directory of a recovered stream's log is there.

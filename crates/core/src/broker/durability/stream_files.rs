@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 
-use crate::journal::{Committer, Damage, Disk, Log, LogOptions, OpenError};
+use crate::journal::{Committer, Damage, Disk, Log, LogOptions, OpenError, Retention, SegmentGrowth};
 
 /// The directory of the logs of streams in the data directory.
 pub(super) const STREAMS: &str = "streams";
 /// The smallest and largest segments that a stream may ask for.
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 64 * 1024..=1 << 30;
+/// The size of the first segment of a stream; each further one is twice as large, up to the size that it may have.
+const FIRST_SEGMENT_BYTES: u32 = 1 << 20;
 
 /// The directory of streams, and what is to be done in it.
 pub(super) struct StreamFiles {
@@ -41,17 +43,25 @@ impl StreamFiles {
     pub fn open_log(
         &mut self,
         name: &str,
-        options: LogOptions,
+        retention: Retention,
         segment_bytes: Option<u64>,
         committer: &Committer,
     ) -> Result<(Log, PathBuf), OpenError> {
         let dir = self.dir.join(name);
-        let segment_bytes = segment_bytes.unwrap_or(self.segment_bytes.into());
-        let segment_bytes = segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end()) as u32;
-        let options = LogOptions { segment_bytes, ..options };
+        let options = self.log_options(retention, segment_bytes);
         let (log, recovery) = Log::open(Arc::clone(&self.disk), &dir, options, committer)?;
         self.damage.extend(recovery.damage);
         Ok((log, dir))
+    }
+
+    /// The options of a log: a small stream has small segments, so that it keeps little more than it should.
+    fn log_options(&self, retention: Retention, segment_bytes: Option<u64>) -> LogOptions {
+        let size = |bytes: u64| bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end()) as u32;
+        let segment_bytes = size(segment_bytes.unwrap_or(self.segment_bytes.into()));
+        let quarter = retention.bytes_max.map_or(u32::MAX, |bytes| size(bytes / 4));
+        let usual_bytes = segment_bytes.min(quarter);
+        let growth = Some(SegmentGrowth { first_bytes: usual_bytes.min(FIRST_SEGMENT_BYTES), usual_bytes });
+        LogOptions { segment_bytes, growth, retention, ..LogOptions::default() }
     }
 
     /// Check that the directory of a recovered stream's log is there. It is made before the stream is recorded.

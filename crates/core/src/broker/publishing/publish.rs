@@ -342,7 +342,9 @@ impl Broker {
             }
             routed.retain(|queue| self.queues[*queue].stream.is_none());
             if routed.is_empty() {
-                self.await_marks(slot, number, marks);
+                if !marks.is_empty() {
+                    self.await_marks(slot, number, marks);
+                }
                 return Ok(());
             }
         }

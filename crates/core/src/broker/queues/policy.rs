@@ -189,8 +189,16 @@ impl Policy {
         ];
         match refused.into_iter().find(|(_, given)| *given) {
             Some((name, _)) => Err((name, "a stream has no such argument".to_owned())),
+            None if !self.keeps_history() && self.segment_bytes.is_some() => {
+                Err(("x-stream-max-segment-size-bytes", "a stream that keeps no history has no segments".to_owned()))
+            }
             None => Ok(()),
         }
+    }
+
+    /// Whether a stream keeps messages after its live readers have got them.
+    pub fn keeps_history(&self) -> bool {
+        self.bytes_max != Some(0) && self.age_max_s != Some(0)
     }
 
     /// Whether `length` entries of `bytes` are more than the queue may hold.

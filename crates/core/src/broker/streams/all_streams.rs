@@ -9,6 +9,7 @@ use crate::journal::{self, AppendError, Log, Sequence};
 use crate::broker::ids::{ConsumerSlot, Handle, LogId};
 use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::all_queues::Queues;
+use crate::broker::streams::numbers::Numbers;
 use crate::broker::streams::reader_table::TableScratch;
 use crate::broker::streams::stream_record;
 use crate::broker::streams::summarizer::Summarizer;
@@ -19,6 +20,13 @@ pub(crate) const CONGESTED_BYTES: usize = 16 << 20;
 
 /// The maximum of bytes that wait in memory for live readers of all streams. Readers of a stream with more read its log.
 pub(crate) const TAIL_BYTES: usize = 16 << 20;
+
+/// The number of a message, and whether no crash can take it back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbered {
+    pub sequence: Sequence,
+    pub is_safe: bool,
+}
 
 /// The logs of streams and their readers.
 #[derive(Default)]
@@ -55,8 +63,20 @@ pub(crate) struct Streams {
 
 struct StreamLog {
     log: Log,
+    /// The numbers that are given, of a stream whose messages the log does not have.
+    numbers: Option<Numbers>,
     /// Whether it is among those that have something to write.
     is_pending: bool,
+}
+
+impl StreamLog {
+    fn next_sequence(&self) -> Sequence {
+        self.numbers.as_ref().map_or_else(|| self.log.next_sequence(), Numbers::next)
+    }
+
+    fn synced(&self) -> Sequence {
+        self.numbers.as_ref().map_or_else(|| self.log.synced(), |numbers| numbers.safe(&self.log))
+    }
 }
 
 impl Streams {
@@ -85,10 +105,11 @@ impl Streams {
     }
 
     /// Keep a log. Its id is never given to another one.
-    pub(super) fn add_log(&mut self, log: Log) -> LogId {
+    pub(super) fn add_log(&mut self, log: Log, keeps_history: bool) -> LogId {
         self.log_count += 1;
         let id = LogId(self.log_count);
-        self.logs.insert(id, StreamLog { log, is_pending: false });
+        let numbers = (!keeps_history).then(|| Numbers::after(&log));
+        self.logs.insert(id, StreamLog { log, numbers, is_pending: false });
         id
     }
 
@@ -97,9 +118,27 @@ impl Streams {
         self.logs.get(&id).map(|stream| &stream.log)
     }
 
-    /// The number of messages in a log.
+    /// The numbers of a stream without history.
+    pub(crate) fn numbers(&self, id: LogId) -> Option<&Numbers> {
+        self.logs.get(&id)?.numbers.as_ref()
+    }
+
+    /// The number that the next message of a stream gets; None when the stream is gone.
+    pub(super) fn next_sequence(&self, id: LogId) -> Option<Sequence> {
+        self.logs.get(&id).map(StreamLog::next_sequence)
+    }
+
+    /// The last number of a stream that no crash can take back; None when the stream is gone.
+    pub(crate) fn synced(&self, id: LogId) -> Option<Sequence> {
+        self.logs.get(&id).map(StreamLog::synced)
+    }
+
+    /// The number of messages that a stream has.
     pub fn length(&self, id: LogId) -> u64 {
-        self.log(id).map_or(0, |log| log.next_sequence().0.saturating_sub(log.first_sequence().0))
+        self.logs
+            .get(&id)
+            .filter(|stream| stream.numbers.is_none())
+            .map_or(0, |stream| stream.log.next_sequence().0.saturating_sub(stream.log.first_sequence().0))
     }
 
     /// Let retention by age remove old messages.
@@ -120,32 +159,42 @@ impl Streams {
 
     /// Whether a log is synced up to `mark`; true for a log that is gone.
     pub fn is_reached(&self, mark: DiskMark) -> bool {
-        self.log(mark.log).is_none_or(|log| log.synced().0 >= mark.sequence)
+        self.synced(mark.log).is_none_or(|synced| synced.0 >= mark.sequence)
     }
 
-    /// Check that a log can hold a message of this size.
+    /// Check that a stream can keep a message of this size.
     ///
     /// # Errors
     /// It never can.
     pub fn check_size(&self, id: LogId, size_bytes: usize) -> Result<(), AppendError> {
-        let max_bytes = self.log(id).map_or(usize::MAX, Log::record_bytes_max);
+        let log = self.log(id).filter(|_| self.numbers(id).is_none());
+        let max_bytes = log.map_or(usize::MAX, Log::record_bytes_max);
         let size_bytes = size_bytes + journal::HEADER_BYTES;
         if size_bytes > max_bytes { Err(AppendError::TooLarge { size_bytes, max_bytes }) } else { Ok(()) }
     }
 
-    /// Append a message to a log, unless it is gone. Returns its number.
+    /// Append a message to a stream, unless it is gone.
     ///
     /// # Errors
     /// There is no room, or nothing is written any more.
-    pub(super) fn append(&mut self, id: LogId, wall_us: i64, body: &[&[u8]]) -> Result<Option<Sequence>, AppendError> {
+    pub(super) fn append(&mut self, id: LogId, wall_us: i64, body: &[&[u8]]) -> Result<Option<Numbered>, AppendError> {
         let Some(stream) = self.logs.get_mut(&id) else { return Ok(None) };
-        let appended = stream.log.append(stream_record::MESSAGE, wall_us, &[], body)?;
-        if !std::mem::replace(&mut stream.is_pending, true) {
+        let numbered = match &mut stream.numbers {
+            None => {
+                let appended = stream.log.append(stream_record::MESSAGE, wall_us, &[], body)?;
+                self.pending_bytes += body.iter().map(|part| part.len()).sum::<usize>();
+                Numbered { sequence: appended.sequence, is_safe: false }
+            }
+            Some(numbers) => {
+                let sequence = numbers.give(&stream.log, wall_us)?;
+                Numbered { sequence, is_safe: sequence <= numbers.safe(&stream.log) }
+            }
+        };
+        if !numbered.is_safe && !std::mem::replace(&mut stream.is_pending, true) {
             self.pending.push(id);
         }
-        self.pending_bytes += body.iter().map(|part| part.len()).sum::<usize>();
         self.is_congested |= self.pending_bytes > CONGESTED_BYTES;
-        Ok(Some(appended.sequence))
+        Ok(Some(numbered))
     }
 
     /// Look again at all logs that had something to write, since the disk may have taken it, or may have no room.

@@ -25,20 +25,20 @@ impl Broker {
     pub(super) fn go_live(&mut self, slot: ConsumerSlot) -> bool {
         let queue = self.clients[slot].queue;
         let Some(stream) = &mut self.queues[queue].stream else { return false };
-        let Some(log) = self.streams.log(stream.log) else { return false };
+        let Some(next) = self.streams.next_sequence(stream.log) else { return false };
         let live = stream.live.get_or_insert_default();
         if live.tail.next().is_none() {
-            live.tail.begin(log.next_sequence());
+            live.tail.begin(next);
         }
         let Some(reader) = &mut self.clients[slot].reader else { return false };
-        let position = reader.reader.position();
+        let position = reader.cursor.position();
         let is_behind = live.tail.next().is_none_or(|next| position < next);
         #[cfg(test)]
         let is_behind = is_behind && !self.faults.goes_live_early;
-        if is_behind || reader.reader.awaits_time() {
+        if is_behind || reader.cursor.awaits_time() {
             return false;
         }
-        reader.reader.seek(position); // it has no file open while it is live
+        reader.cursor.seek(position); // it has no file open while it is live
         reader.is_live = true;
         live.count += 1;
         if !std::mem::replace(&mut reader.is_listed, true) {
@@ -120,10 +120,9 @@ impl Broker {
             && let Some(queue) = self.streams.next_live()
         {
             let Some(stream) = self.queues.get_mut(queue).and_then(|queue| queue.stream.as_mut()) else { continue };
-            let Some(log) = self.streams.log(stream.log) else { continue };
-            let synced = log.synced();
+            let Some(synced) = self.streams.synced(stream.log) else { continue };
             #[cfg(test)]
-            let synced = if self.faults.delivers_unsynced { log.next_sequence().previous() } else { synced };
+            let synced = if self.faults.delivers_unsynced { Sequence(u64::MAX) } else { synced };
             let Some(mut live) = stream.live.take() else { continue };
             live.is_ready = self.deliver_tail(queue, &mut live, synced);
             if live.is_ready {
@@ -155,7 +154,7 @@ impl Broker {
         let next = live.tail.next();
         for slot in self.queues[queue].consumers.clone() {
             if let Some(reader) = self.clients[slot].reader.as_mut().filter(|reader| reader.is_live) {
-                let position = reader.reader.position();
+                let position = reader.cursor.position();
                 reader.return_to_log(next.map_or(position, |next| next.max(position)));
                 live.count -= 1;
                 self.wake_reader(slot);
@@ -207,12 +206,12 @@ impl Broker {
     ) -> bool {
         let can_take = self.can_take(slot);
         let reader = self.clients[slot].reader.as_mut();
-        let Some(reader) = reader.filter(|reader| reader.is_live && reader.reader.position() <= sequence) else {
+        let Some(reader) = reader.filter(|reader| reader.is_live && reader.cursor.position() <= sequence) else {
             return false;
         };
         if !can_take {
             #[cfg(test)]
-            let sequence = if self.faults.forgets_place { reader.reader.position() } else { sequence };
+            let sequence = if self.faults.forgets_place { reader.cursor.position() } else { sequence };
             reader.return_to_log(sequence);
             return true;
         }

@@ -40,6 +40,9 @@ impl Broker {
         let name = value.as_str().filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()));
         let name = name.ok_or_else(|| refused("expected a name of 1 to 255 bytes"))?;
         let Some(stream) = &self.queues[queue].stream else { return Ok(None) };
+        if self.streams.numbers(stream.log).is_some() {
+            return Err(refused("the stream keeps no history to go on in"));
+        }
         match stream.offsets.get(name) {
             Some(offset) if offset.is_read => {
                 let reason = format!("reader '{name}' of stream '{}' is read by another consumer", consume.queue);
@@ -100,13 +103,13 @@ impl Broker {
     fn next_of(&self, consumer: &Consumer) -> Option<(Box<str>, Sequence)> {
         let reader = consumer.reader.as_ref()?;
         let named = reader.named.as_ref()?;
-        let position = reader.reader.position();
+        let position = reader.cursor.position();
         let tail = || self.queues.get(consumer.queue)?.stream.as_ref()?.live.as_ref()?.tail.next();
         let next = match named.first_unsettled() {
             #[cfg(test)]
             Some(_) if self.faults.forgets_unacknowledged => position,
             Some(first) => first,
-            None if reader.reader.awaits_time() => return None,
+            None if reader.cursor.awaits_time() => return None,
             None if reader.is_live => tail().map_or(position, |next| next.max(position)),
             None => position,
         };

@@ -10,27 +10,26 @@
 //! Readers at the end of a stream are live (`deliver_live.rs`): what comes is matched once for all of them, and delivered from memory.
 //! The others read the log, each for itself, and pass over what cannot satisfy their queries (`skipping.rs`). That is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
 
-use crate::amqp::method::BasicConsume;
-use crate::amqp::{AmqpError, BasicProperties, FieldValue, RawTable, RawValue, ReplyCode};
-use crate::journal::{self, Log, LogItem, OpenError, Retention, SegmentNumber, Sequence, Start};
+use crate::amqp::{BasicProperties, FieldValue};
+use crate::journal::{self, LogItem, OpenError, Retention, SegmentNumber, Sequence};
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
 use crate::broker::connections::turn::STEP_NS;
 use crate::broker::consumers::unacknowledged::CoarseTime;
 use crate::broker::durable::DefinitionId;
-use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle, MessageId};
+use crate::broker::ids::{ConsumerSlot, Handle, MessageId};
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::policy::Policy;
 use crate::broker::queues::queue::QueueEntry;
-use crate::broker::streams::named_readers::READER;
-use crate::broker::streams::reader_offset::{NamedReader, ReaderOffsets};
-use crate::broker::streams::skipping::{Skipping, Step};
+use crate::broker::streams::all_streams::Numbered;
+use crate::broker::streams::cursor::Cursor;
+use crate::broker::streams::reader_offset::ReaderOffsets;
+use crate::broker::streams::skipping::Step;
 use crate::broker::streams::stream::{Stream, StreamReader};
 use crate::broker::streams::stream_record::StreamRecord;
-use crate::broker::topology::{ConsumerFilter, QueueId, View, check_query_arguments};
+use crate::broker::topology::{ConsumerFilter, QueueId, View};
 
 /// The number of steps that are made for one reader before others have their turn.
 const SLICE_STEPS: u32 = 256;
@@ -45,10 +44,10 @@ impl Broker {
     /// Open the log of a queue of type stream; a new one is empty.
     pub(crate) fn open_stream(&mut self, id: QueueId, definition: DefinitionId, name: &str) -> Result<(), OpenError> {
         let policy = &self.queues[id].policy;
-        let options = journal::LogOptions { retention: retention(policy), ..journal::LogOptions::default() };
-        let (log, dir) = self.durability.open_log(&dir_name(name, definition), options, policy.segment_bytes)?;
+        let retention = retention(policy);
+        let (log, dir) = self.durability.open_log(&dir_name(name, definition), retention, policy.segment_bytes)?;
         let woken = log.synced();
-        let log = self.streams.add_log(log);
+        let log = self.streams.add_log(log, policy.keeps_history());
         let summarized = SegmentNumber::default();
         self.queues[id].stream = Some(Box::new(Stream {
             log,
@@ -86,9 +85,13 @@ impl Broker {
             let Some(stream) = &self.queues[queue].stream else { continue };
             let log = stream.log;
             let body = [parts.route, parts.properties, parts.body];
-            let Some(Sequence(sequence)) = self.streams.append(log, wall_us, &body)? else { continue };
-            marks.push(DiskMark { log, sequence });
+            let Some(Numbered { sequence, is_safe }) = self.streams.append(log, wall_us, &body)? else { continue };
             self.keep_for_live(queue, &body);
+            if is_safe {
+                self.wake_live(queue, sequence);
+            } else {
+                marks.push(DiskMark { log, sequence: sequence.0 });
+            }
             if self.streams.is_congested() {
                 self.backpressure.await_journal();
             }
@@ -96,67 +99,6 @@ impl Broker {
             self.queues[queue].published += 1;
         }
         Ok(())
-    }
-
-    /// Begin to consume from a stream: a reader with an offset and a query of its own.
-    pub(crate) fn read_stream(
-        &mut self,
-        channel: ChannelSlot,
-        queue: QueueId,
-        consume: &BasicConsume<'_>,
-    ) -> Result<Option<Box<StreamReader>>, AmqpError> {
-        let Some(log) = self.queues[queue].stream.as_ref().map(|stream| stream.log) else { return Ok(None) };
-        let refused = |reason: &str| error(ReplyCode::PreconditionFailed, reason);
-        if consume.no_ack && consume.arguments.get(READER).is_some() {
-            return Err(refused("a named reader must acknowledge: its offset is behind what it has acknowledged"));
-        }
-        let it = &self.clients[channel];
-        if !consume.no_ack && it.prefetch == 0 && it.credit.limit() == 0 {
-            let reason = format!("consumer prefetch count is not set for stream '{}'", consume.queue);
-            return Err(refused(&reason));
-        }
-        let filter = self.consumer_filter(channel, consume.arguments)?;
-        let (vhost, owner) = self.clients.vhost_and_owner(channel);
-        let log = self.streams.log(log).ok_or_else(|| refused("the stream is gone"))?;
-        let name = self.reader_name(queue, consume)?;
-        let offset = name.as_ref().and_then(|name| self.offset_of(queue, name));
-        let start = offset
-            .map_or_else(|| start(consume.arguments, log, self.clock.wall_us()), |offset| Ok(Start::Sequence(offset)))
-            .map_err(|reason| refused(&format!("invalid arg 'x-stream-offset' of a consumer: {reason}")))?;
-        let reader = log.reader(start).map_err(|error| refused(&error.to_string()))?;
-        if let Some(filter) = &filter {
-            let added = self.topology.add_filter(vhost, owner, filter);
-            self.spend_compiled();
-            added?;
-        }
-        let skipping = Skipping::of(filter.as_ref());
-        let named = name.map(|name| {
-            if let Some(stream) = &mut self.queues[queue].stream {
-                stream.offsets.entry(name.clone()).or_default().is_read = true;
-            }
-            Box::new(NamedReader::new(name))
-        });
-        Ok(Some(Box::new(StreamReader {
-            reader,
-            filter,
-            skipping,
-            named,
-            missed: 0,
-            is_live: false,
-            is_listed: false,
-        })))
-    }
-
-    /// The query of a consumer; None where it has none.
-    fn consumer_filter(
-        &mut self,
-        channel: ChannelSlot,
-        arguments: RawTable<'_>,
-    ) -> Result<Option<ConsumerFilter>, AmqpError> {
-        check_query_arguments(arguments)?;
-        self.check_stored_query(channel, arguments)?;
-        let permissions = &mut self.permissions;
-        ConsumerFilter::parse(arguments, &mut |key| permissions.stored_query(key), self.topology.hierarchies())
     }
 
     /// Let a reader go on, if it can take messages.
@@ -174,8 +116,7 @@ impl Broker {
         for index in 0..self.streams.queues().len() {
             let queue = self.streams.queues()[index];
             let Some(stream) = self.queues.get_mut(queue).and_then(|queue| queue.stream.as_mut()) else { continue };
-            let Some(log) = self.streams.log(stream.log) else { continue };
-            let synced = log.synced();
+            let Some(synced) = self.streams.synced(stream.log) else { continue };
             if synced > stream.woken {
                 stream.woken = synced;
                 woken.append(&mut stream.waiting);
@@ -219,7 +160,12 @@ impl Broker {
             if self.skip(queue, &mut reader) {
                 continue;
             }
-            match reader.reader.next() {
+            let Cursor::Log(cursor) = &mut reader.cursor else {
+                self.pass_missed(queue, &mut reader);
+                has_more = false;
+                continue;
+            };
+            match cursor.next() {
                 Ok(Some(LogItem::Record(record))) => {
                     self.turn.spend(1 + (record.body.len() / BYTES_PER_STEP) as u32);
                     let sequence = record.sequence;
@@ -254,17 +200,30 @@ impl Broker {
         }
     }
 
+    /// Move a reader of a stream without history to the first message that it can still get.
+    fn pass_missed(&self, queue: QueueId, reader: &mut StreamReader) {
+        let Some(stream) = &self.queues[queue].stream else { return };
+        let Some(numbers) = self.streams.numbers(stream.log) else { return };
+        let next = stream.live.as_ref().and_then(|live| live.tail.next()).unwrap_or(numbers.next());
+        let position = reader.cursor.position();
+        if position < next {
+            reader.missed += next.0 - position.max(numbers.begin()).0;
+            reader.cursor.seek(next);
+        }
+    }
+
     /// Move a reader over messages that cannot satisfy its query. Returns whether it has moved.
     fn skip(&mut self, queue: QueueId, reader: &mut StreamReader) -> bool {
         let Some(skipping) = &mut reader.skipping else { return false };
         let log = self.queues[queue].stream.as_ref().map(|stream| stream.log);
         let Some(log) = log.and_then(|log| self.streams.log(log)) else { return false };
-        match skipping.step(log, &mut reader.reader) {
+        let Cursor::Log(cursor) = &mut reader.cursor else { return false };
+        match skipping.step(log, cursor) {
             Step::Read => false,
             Step::Moved => {
                 #[cfg(test)]
                 if self.faults.skips_too_far {
-                    reader.reader.seek(reader.reader.position().next());
+                    cursor.seek(cursor.position().next());
                 }
                 self.turn.spend(SUMMARY_STEPS);
                 true
@@ -280,7 +239,9 @@ impl Broker {
     /// Let the segments of a stream that have been sealed be summarized.
     fn summarize(&mut self, queue: QueueId) {
         let Some(stream) = &mut self.queues[queue].stream else { return };
-        let Some(log) = self.streams.log(stream.log) else { return };
+        let Some(log) = self.streams.log(stream.log).filter(|_| self.streams.numbers(stream.log).is_none()) else {
+            return;
+        };
         let sealed = log.last_sealed();
         if sealed > stream.summarized {
             let (log, after) = (log.clone(), std::mem::replace(&mut stream.summarized, sealed));
@@ -365,27 +326,4 @@ pub(crate) fn is_dir_name(name: &str) -> bool {
 fn retention(policy: &Policy) -> Retention {
     let age_us_max = policy.age_max_s.map(|age| i64::try_from(age).unwrap_or(i64::MAX).saturating_mul(1_000_000));
     Retention { bytes_max: policy.bytes_max, age_us_max }
-}
-
-/// The start of a reader according to `x-stream-offset`; without it, behind the last message.
-fn start(arguments: RawTable<'_>, log: &Log, wall_us: i64) -> Result<Start, String> {
-    const EXPECTED: &str = "expected first, last, next, a number, a timestamp, or an age as in '1h'";
-    let number = |number: i64| u64::try_from(number).map(|number| Start::Sequence(Sequence(number)));
-    match arguments.get("x-stream-offset") {
-        None => Ok(Start::Next),
-        Some(RawValue::Timestamp(seconds)) => {
-            Ok(Start::Time(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000)))
-        }
-        Some(value) => match (value.as_str(), value.as_i64()) {
-            (Some("first"), _) => Ok(Start::First),
-            (Some("last"), _) => Ok(Start::Sequence(log.synced())),
-            (Some("next"), _) => Ok(Start::Next),
-            (_, Some(value)) => number(value).map_err(|_| EXPECTED.to_owned()),
-            _ => {
-                let age_s = crate::broker::queues::policy::age_s(value).map_err(|_| EXPECTED.to_owned())?;
-                let age_us = i64::try_from(age_s).unwrap_or(i64::MAX).saturating_mul(1_000_000);
-                Ok(Start::Time(wall_us.saturating_sub(age_us)))
-            }
-        },
-    }
 }

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::journal::{LogReader, SegmentNumber, Sequence};
+use crate::journal::{SegmentNumber, Sequence};
 
 use crate::broker::ids::{ConsumerSlot, LogId};
+use crate::broker::streams::cursor::Cursor;
 use crate::broker::streams::live_readers::LiveReaders;
 use crate::broker::streams::reader_offset::{NamedReader, ReaderOffsets};
 use crate::broker::streams::skipping::Skipping;
@@ -38,7 +39,7 @@ impl Stream {
 
 /// The position and the query of a consumer of a stream.
 pub(crate) struct StreamReader {
-    pub(super) reader: LogReader,
+    pub(super) cursor: Cursor,
     pub(super) filter: Option<ConsumerFilter>,
     /// What it knows about messages that it need not read; None when it has to read all.
     pub(super) skipping: Option<Box<Skipping>>,
@@ -59,13 +60,13 @@ impl StreamReader {
 
     /// Read on in the log, from this number.
     pub(super) fn return_to_log(&mut self, sequence: Sequence) {
-        self.reader.seek(sequence);
+        self.cursor.seek(sequence);
         self.is_live = false;
     }
 }
 
 impl fmt::Debug for StreamReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a reader at {}", self.reader.position())
+        self.cursor.fmt(f)
     }
 }

@@ -15,6 +15,9 @@ use crate::broker::parts::Parts;
 /// The kind of these records.
 pub const MESSAGE: u8 = 1;
 
+/// The kind of a record that takes a block of numbers, of a stream without history. It has nothing in it.
+pub const NUMBERS: u8 = 2;
+
 /// A message in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRecord<'a> {

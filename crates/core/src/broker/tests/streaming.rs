@@ -469,3 +469,81 @@ fn a_reader_without_acknowledgement_has_the_credit_of_its_socket_and_holds_up_no
     assert_eq!(pieces, everything, "it gets everything when it reads");
     assert_eq!(world.broker.queues().find(|queue| queue.name == "log").map(|queue| queue.unacknowledged), Some(0));
 }
+
+/// A stream that keeps nothing.
+const NO_HISTORY: [(&str, FieldValue); 1] = [("x-max-length-bytes", FieldValue::I32(0))];
+
+#[test]
+fn a_stream_without_history_delivers_and_confirms_at_once() {
+    let mut world = TestBroker::on_disk(&SimulatedDisk::new(), BrokerOptions::default()).0;
+    let [id, reader] = [world.connect(), world.connect()];
+    declare(&mut world, id, &NO_HISTORY);
+    publish(&mut world, id, 0..1);
+    world.commit(); // from now on numbers are on disk long before they are used
+    world.confirm_select(id);
+    assert_eq!(read(&mut world, reader, 100, &[("x-query", text("price > 6"))]).len(), 0);
+    publish(&mut world, id, 5..9);
+    assert_eq!(names(&world.seen(id)), ["basic.ack"; 4]);
+    world.broker.work(world.now);
+    let seen = world.seen(reader);
+    assert_eq!((bodies(&seen), offsets(&seen)), (vec!["7".to_owned(), "8".to_owned()], vec![4, 5]));
+    let passive = QueueDeclare { queue: "log", passive: true, ..Default::default() };
+    let answers = world.ask(id, 1, passive);
+    let Method::QueueDeclareOk(answer) = answers[0].method() else { panic!("an answer") };
+    assert_eq!(answer.message_count, 0, "nothing is kept");
+}
+
+#[test]
+fn a_reader_without_credit_misses_what_a_stream_without_history_does_not_keep() {
+    let mut world = TestBroker::on_disk(&SimulatedDisk::new(), BrokerOptions::default()).0;
+    let [id, reader] = [world.connect(), world.connect()];
+    declare(&mut world, id, &NO_HISTORY);
+    assert_eq!(read(&mut world, reader, 2, &[]).len(), 0);
+    publish(&mut world, id, 0..5);
+    world.commit();
+    world.broker.work(world.now);
+    assert_eq!(offsets(&world.seen(reader)), [1, 2]);
+    world.send(reader, 1, BasicAck { delivery_tag: 2, multiple: true });
+    publish(&mut world, id, 5..6);
+    world.broker.work(world.now);
+    let seen = world.seen(reader);
+    let missed = BasicProperties::from_checked(&seen[0].properties).headers().and_then(|it| it.get("x-stream-missed"));
+    assert_eq!((offsets(&seen), missed.and_then(|value| value.as_i64())), (vec![6], Some(3)));
+}
+
+#[test]
+fn a_stream_without_history_refuses_what_needs_one() {
+    let mut world = TestBroker::on_disk(&SimulatedDisk::new(), BrokerOptions::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, &NO_HISTORY);
+    for (argument, value, reason) in [
+        ("x-stream-reader", text("ann"), "the stream keeps no history to go on in"),
+        ("x-stream-offset", text("1h"), "the stream keeps no history: expected next, or a number"),
+    ] {
+        let id = world.connect();
+        world.ask(id, 1, BasicQos { prefetch_size: 0, prefetch_count: 1, global: false });
+        let arguments = table(&[(argument, value)]);
+        let seen = world.ask(id, 1, BasicConsume { queue: "log", arguments, ..Default::default() });
+        assert!(closed(&seen).is_some_and(|why| why.2.contains(reason)), "{:?}", closed(&seen));
+    }
+    let sized = [&NO_HISTORY[..], &[("x-stream-max-segment-size-bytes", FieldValue::I32(65_536))]].concat();
+    let arguments = table(&[&[("x-queue-type", text("stream"))], &sized[..]].concat());
+    let seen = world.ask(id, 1, QueueDeclare { queue: "other", durable: true, arguments, ..Default::default() });
+    assert!(closed(&seen).is_some_and(|why| why.2.contains("has no segments")), "{:?}", closed(&seen));
+}
+
+#[test]
+fn a_small_stream_takes_little_room() {
+    let mut world = TestBroker::on_disk(&SimulatedDisk::new(), BrokerOptions::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, &[("x-max-length-bytes", FieldValue::I32(1 << 20))]);
+    publish(&mut world, id, 0..1);
+    world.commit();
+    assert_eq!(world.broker.streams.file_bytes(), 1 << 18);
+    for _ in 0..40 {
+        publish(&mut world, id, 0..1_000);
+        world.commit();
+    }
+    let bytes = world.broker.streams.file_bytes();
+    assert!((1 << 20..3 << 19).contains(&bytes), "{bytes}");
+}

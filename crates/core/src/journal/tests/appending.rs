@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::journal::SegmentNumber;
-use crate::journal::{HEAD_BYTES_MAX, Location, ReadError, Retention};
+use crate::journal::{HEAD_BYTES_MAX, Location, ReadError, Retention, SegmentGrowth};
 
 #[test]
 fn what_is_appended_is_read_back_by_number_and_by_place() {
@@ -114,7 +114,8 @@ fn a_log_may_be_opened_with_other_options_at_any_time() {
     let disk = SimulatedDisk::new();
     let mut next = 1;
     for round in rounds(0..40) {
-        let options = LogOptions { index_heads: round % 2 == 1, ..small(4096 << (round % 3)) };
+        let growth = (round % 4 == 3).then_some(SegmentGrowth { first_bytes: 4096, usual_bytes: 8192 });
+        let options = LogOptions { index_heads: round % 2 == 1, growth, ..small(8192 << (round % 3)) };
         let bench = TestLog::open(&disk, options);
         bench.commit(next, next + 23, 90);
         next += 23;
@@ -123,6 +124,28 @@ fn a_log_may_be_opened_with_other_options_at_any_time() {
         assert_eq!(heads, next - 1);
         assert_eq!(read_all(all_from_first(&bench.log), |_| 90), ((1..next).collect(), Vec::new()));
     }
+}
+
+#[test]
+fn segments_grow_and_one_that_needs_more_is_larger() {
+    let disk = SimulatedDisk::new();
+    let growth = Some(SegmentGrowth { first_bytes: 4096, usual_bytes: 16_384 });
+    let options = LogOptions { growth, ..small(1 << 18) };
+    let sizes = || segments(&disk).iter().map(|path| disk.contents(path).expect("there").len()).collect::<Vec<_>>();
+    let bench = TestLog::open(&disk, options);
+    bench.commit(1, 150, 200);
+    assert_eq!(sizes(), [4096, 8192, 16_384, 16_384]);
+    bench.commit(150, 151, 100_000);
+    bench.commit(151, 300, 200);
+    assert_eq!(sizes()[4..6], [131_072, 16_384]);
+    let size_of = |number| if number == 150 { 100_000 } else { 200 };
+    drop(bench);
+    let bench = TestLog::open(&disk, options);
+    assert_eq!(read_all(all_from_first(&bench.log), size_of), ((1..300).collect(), Vec::new()));
+    // Control: a record of the first segment of a log that needs more than the first size has it, too.
+    let other = TestLog::open(&SimulatedDisk::new(), options);
+    other.commit(1, 2, 100_000);
+    assert_eq!((segments(&other.disk).len(), other.log.file_bytes()), (1, 131_072));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::journal::SegmentGrowth;
 
 /// The result of a run of power cuts.
 #[derive(Debug, Default)]
@@ -21,7 +22,8 @@ fn cut_power(seed: u64, cuts: usize, prepare: impl Fn(&SimulatedDisk)) -> PowerT
     let (mut removed, mut fresh) = (Sequence(0), 0_u64);
     for _ in 0..cuts {
         let (spares_max, has_reserve) = (dice.below(3) as usize, dice.once_in(2));
-        let options = LogOptions { spares_max, has_reserve, ..small(4096 << dice.below(3)) };
+        let growth = dice.once_in(3).then_some(SegmentGrowth { first_bytes: 4096, usual_bytes: 8192 });
+        let options = LogOptions { spares_max, has_reserve, growth, ..small(4096 << dice.below(3)) };
         let Ok(bench) = TestLog::try_open(&disk, options) else {
             tally.lost += seen.len();
             return tally;

@@ -15,7 +15,8 @@ pub(crate) struct Appending {
     pub ordinal: SegmentNumber,
     pub offset: u32,
     pub heads_bytes: u32,
-    pub capacity: u64,
+    /// The size of the segment; 0 before the first one.
+    pub segment_bytes: u64,
     /// Whether the committer knows that there is something to do.
     pub is_queued: bool,
     pub retention: Retention,
@@ -35,6 +36,8 @@ pub(crate) struct PendingBatch {
 #[derive(Debug)]
 pub(crate) struct PendingRun {
     pub ordinal: SegmentNumber,
+    /// The size of the segment.
+    pub segment_bytes: u32,
     pub offset: u32,
     pub first: Sequence,
     pub bytes: Vec<u8>,
@@ -44,20 +47,22 @@ impl Appending {
     /// Reserves room for a record of this size, in a new segment when the current one has none.
     pub fn locate(&mut self, length: u32, head_bytes: usize, options: &LogOptions) -> Location {
         let heads = if options.index_heads { (HEAD_FIXED_BYTES + head_bytes) as u32 } else { 0 };
-        let needed = u64::from(self.offset) + u64::from(length) + u64::from(self.heads_bytes) + u64::from(heads);
-        // A recovered segment may be smaller than new ones; a new one holds any record that is accepted.
-        let is_small = self.capacity < capacity(u64::from(options.segment_bytes));
-        let is_new = needed > self.capacity && (self.offset > DATA_START || is_small);
+        let added = u64::from(length) + u64::from(heads);
+        let needed = u64::from(self.offset) + u64::from(self.heads_bytes) + added;
+        // A segment may be smaller than the maximum; one of the maximum holds any record that is accepted.
+        let is_small = self.segment_bytes < u64::from(options.segment_bytes);
+        let is_new = needed > capacity(self.segment_bytes) && (self.offset > DATA_START || is_small);
         if is_new {
             self.ordinal = self.ordinal.next();
             self.offset = DATA_START;
             self.heads_bytes = 0;
-            self.capacity = capacity(u64::from(options.segment_bytes));
+            self.segment_bytes = options.next_segment_bytes(self.segment_bytes, u64::from(DATA_START) + added).into();
         }
         if is_new || self.batch.runs.last().is_none_or(|run| run.bytes.len() >= RUN_BYTES) {
             self.end_run();
             let bytes = self.batch.buffers.pop().unwrap_or_default();
-            let run = PendingRun { ordinal: self.ordinal, offset: self.offset, first: self.next, bytes };
+            let segment_bytes = self.segment_bytes as u32;
+            let run = PendingRun { ordinal: self.ordinal, segment_bytes, offset: self.offset, first: self.next, bytes };
             self.batch.runs.push(run);
         }
         let location = Location { segment: self.ordinal, offset: self.offset };

@@ -135,7 +135,7 @@ impl SharedLog {
             self.update_catalog(&sealed);
         }
         let name = SegmentName { ordinal: run.ordinal, first: run.first };
-        let Some(file) = self.allocate(name)? else { return Ok(false) };
+        let Some(file) = self.allocate(name, run.segment_bytes.into())? else { return Ok(false) };
         file.write_at(0, &SegmentHeader { log_id: self.directory.log_id, name }.encode())?;
         // This comes before the first record: the number of a segment with records is never lost and given again.
         self.directory.disk.sync_dir(&self.directory.path)?;
@@ -152,18 +152,18 @@ impl SharedLog {
     }
 
     /// The file of a new segment: a reused one, or a new one; None when there is no room.
-    fn allocate(&self, name: SegmentName) -> io::Result<Option<Arc<dyn DiskFile>>> {
+    fn allocate(&self, name: SegmentName, segment_bytes: u64) -> io::Result<Option<Arc<dyn DiskFile>>> {
         let (disk, path) = (self.directory.disk.as_ref(), self.directory.path_of(name));
         while let Some(spare) = self.take_spare() {
             let spare = self.directory.path.join(spare);
             let file = disk.open_to_write(&spare)?;
-            if file.size_bytes()? == u64::from(self.options.segment_bytes) {
+            if file.size_bytes()? == segment_bytes {
                 disk.rename(&spare, &path)?;
                 return Ok(Some(disk.open_to_write(&path)?));
             }
-            disk.remove(&spare)?; // the size of segments has been changed
+            disk.remove(&spare)?; // segments have another size now
         }
-        match disk.create(&path, u64::from(self.options.segment_bytes)) {
+        match disk.create(&path, segment_bytes) {
             Ok(file) => Ok(Some(file)),
             Err(error) if is_full(&error) => Ok(None),
             Err(error) => Err(error),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::journal::format::footer::SparsePoint;
 use crate::journal::format::heads::Heads;
 use crate::journal::format::record::Sequence;
-use crate::journal::format::segment::{DATA_START, SegmentName, SegmentNumber, capacity};
+use crate::journal::format::segment::{DATA_START, SegmentName, SegmentNumber};
 use crate::journal::options::LogOptions;
 use crate::journal::recovery::directory::{Directory, SegmentFile};
 use crate::journal::recovery::recover::{ActiveSegment, RecoveredLog, SegmentMeta};
@@ -47,12 +47,12 @@ impl SharedLog {
         let ordinal = recovered.segments.last().map_or_else(SegmentNumber::default, |meta| meta.name.ordinal);
         // A segment that is missing for good had a number, too.
         let begun = recovered.mark.mark().last.map_or(ordinal, |last| last.ordinal.max(ordinal));
-        let (ordinal, offset, heads_bytes, capacity) = match &recovered.active {
+        let (ordinal, offset, heads_bytes, segment_bytes) = match &recovered.active {
             Some(ActiveSegment { segment, contents }) => {
                 let heads = contents.heads.as_ref().map_or(0, Heads::size_bytes);
-                (ordinal, contents.end, heads as u32, capacity(segment.file_bytes))
+                (ordinal, contents.end, heads as u32, segment.file_bytes)
             }
-            None => (begun.next(), DATA_START, 0, capacity(u64::from(options.segment_bytes))),
+            None => (begun, DATA_START, 0, 0),
         };
         let sparse = recovered.active.as_ref().map_or_else(Vec::new, |active| active.contents.sparse.clone());
         let catalog =
@@ -63,7 +63,7 @@ impl SharedLog {
             ordinal,
             offset,
             heads_bytes,
-            capacity,
+            segment_bytes,
             is_queued: false,
             retention: options.retention,
             remove_through: Sequence(0),

@@ -1,0 +1,42 @@
+//! The position of a reader in its stream: in the log, or a number where there is no history to read.
+
+use std::fmt;
+
+use crate::journal::{LogReader, Sequence};
+
+/// The position of a reader.
+pub(crate) enum Cursor {
+    /// In the log.
+    Log(LogReader),
+    /// The number of the message that it waits for, of a stream without history.
+    Number(Sequence),
+}
+
+impl Cursor {
+    /// The number of the message that it gets next, or a later one that satisfies its query.
+    pub fn position(&self) -> Sequence {
+        match self {
+            Self::Log(reader) => reader.position(),
+            Self::Number(position) => *position,
+        }
+    }
+
+    /// Move to this number.
+    pub fn seek(&mut self, sequence: Sequence) {
+        match self {
+            Self::Log(reader) => reader.seek(sequence),
+            Self::Number(position) => *position = sequence,
+        }
+    }
+
+    /// Whether it looks for the first message of a time.
+    pub fn awaits_time(&self) -> bool {
+        matches!(self, Self::Log(reader) if reader.awaits_time())
+    }
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a reader at {}", self.position())
+    }
+}
