@@ -13,6 +13,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.postgres_server import Server
+
 # Machines are shared, so the time of an example says nothing about the code.
 hypothesis.settings.register_profile("tamis", deadline=None)
 hypothesis.settings.load_profile("tamis")
@@ -66,3 +68,18 @@ def lasting_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Spark
     for place in ("tamis.spark.close_session", "tamis.spark.pipeline.close_session"):
         monkeypatch.setattr(place, lambda _: None)
     return spark
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """Return the one PostgreSQL server of the run; its password is in PGPASSWORD."""
+    from tests.postgres_server import PASSWORD, Server, why_not
+
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'tamis[postgres]'")
+    if reason := why_not():
+        pytest.skip(reason)
+    server = Server()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGPASSWORD", PASSWORD)
+        yield server
+    server.close()

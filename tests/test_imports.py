@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "python" / "tamis"
 LAYERS = [
-    {"_core", "errors", "message", "name_hints", "retry_after", "text_file"},
+    {"_core", "errors", "message", "name_hints", "retry_after", "store_place", "text_file"},
     {"query", "engine", "words", "reference"},
     {"store", "adapters"},
     {"config"},
@@ -28,6 +28,7 @@ HEAVY = {
     "pandas": {"spark"},
     "sqlalchemy": {"store"},
     "alembic": {"store"},
+    "psycopg": {"store", "spark"},
     "typer": {"cli", "__main__"},
     "rich": {"cli", "demo"},
     "selectolax": {"adapters"},

@@ -61,6 +61,10 @@ class NotAllowedError(StoreError):
     """An owner may not change a query, because it is somebody else's; the text says whose."""
 
 
+class StoreLostError(StoreError):
+    """The server of a store went away while it was used. What was not committed does not count; it may come back."""
+
+
 class SnapshotError(TamisError):
     """A file is no engine snapshot, has another version, or is damaged."""
 

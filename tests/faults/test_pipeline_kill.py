@@ -23,6 +23,7 @@ from tamis.adapters.sources.mbox import unescape
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import StoreError
 from tamis.store import BatchCounts, BatchResult, Store, batches
+from tamis.store.staging import Staging
 from tests.faults.processes import kill_group
 from tests.faults.promises import LONG, times
 from tests.spark.mail import QUERIES, Match, brute_force, outbox, real_messages, write_mbox
@@ -38,9 +39,10 @@ MESSAGES = 400 if LONG else 160
 BATCH_MESSAGES = 20
 CHILD = Path(__file__).with_name("pipeline_child.py")
 
-PIPELINE = f"""\
+PIPELINE = """\
 [pipeline]
 name = "kill"
+store = "{store}"
 [queries]
 deliveries = ["mails"]
 [[adapter]]
@@ -48,7 +50,7 @@ name = "inbox"
 type = "mbox"
 path = "inbox"
 topic = "mail.inbox"
-max_messages = {BATCH_MESSAGES}
+max_messages = {messages}
 [[delivery]]
 name = "mails"
 type = "eml"
@@ -76,10 +78,11 @@ CLEAN = Verdict(set(), set(), set())
 class Case:
     """A folder with mail, queries and a pipeline.toml, and the outbox that brute force computes."""
 
-    def __init__(self, folder: Path, messages: list[bytes]) -> None:
+    def __init__(self, folder: Path, messages: list[bytes], place: str) -> None:
         self.folder = folder
+        self.place = place if "://" in place else str(folder / place)
         self.toml = folder / "pipeline.toml"
-        self.toml.write_text(PIPELINE)
+        self.toml.write_text(PIPELINE.format(store=self.place, messages=BATCH_MESSAGES))
         box = folder / "inbox"
         offsets = write_mbox(box, messages)
         self.wanted = brute_force("inbox", str(box), list(zip(offsets, map(unescape, messages), strict=True)))
@@ -87,11 +90,20 @@ class Case:
             store.add_queries(QUERIES)
 
     def store(self) -> Store:
-        return Store.open(self.folder / "tamis.sqlite")
+        return Store.open(self.place)
 
     def verdict(self) -> Verdict:
         with self.store() as store:
             return judge(outbox(store), self.wanted)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest) -> str:
+    """Return where the store is: a file, or a database of a server."""
+    if request.param == "sqlite":
+        return "tamis.sqlite"
+    url: str = request.getfixturevalue("postgres").new_database()
+    return url
 
 
 # --- killed for real ------------------------------------------------------------------------------------------------
@@ -99,11 +111,11 @@ class Case:
 
 @pytest.mark.timeout(120 + 60 * KILLS)
 def test_killed_at_random_points_the_outbox_is_that_of_brute_force(
-    tmp_path: Path, shared: Path, spark: SparkSession
+    tmp_path: Path, shared: Path, spark: SparkSession, place: str
 ) -> None:
     print(f"TAMIS_SEED={SEED} TAMIS_PIPELINE_KILLS={KILLS}")
     chance = random.Random(SEED)
-    case = Case(tmp_path, real_messages(shared, MESSAGES))
+    case = Case(tmp_path, real_messages(shared, MESSAGES), place)
     for kill in range(KILLS):
         share = (kill + chance.random()) / KILLS
         run_and_kill(case, read_count=int(share * MESSAGES), after_s=chance.uniform(0.0, 0.5))
@@ -178,6 +190,11 @@ class CrashingStore(Store):
         if self.crash_between and self._commits == 3:
             raise CrashError("planted")
 
+    def _record(self, *arguments: Any) -> None:
+        if self.crash_between and self._commits == 3:
+            raise CrashError("planted")
+        super()._record(*arguments)
+
     def _fan_out_piece(self) -> bool:
         if self.crash_before_fan_out and self._commits == 3:
             raise CrashError("planted")
@@ -197,6 +214,18 @@ class CrashingStore(Store):
     def commit(self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str]) -> BatchCounts:
         return super().commit_batch(stream, batch_id, result, default_deliveries)
 
+    def commit_staged(self, stream: str, batch_id: int, *staged: Any) -> BatchCounts:
+        self._commits += 1
+        if self.crash_before and self._commits == 3:
+            raise CrashError("planted")
+        counts = self.move(stream, batch_id, *staged)
+        if self.crash_after and self._commits == 3:
+            raise CrashError("planted")
+        return counts
+
+    def move(self, stream: str, batch_id: int, *staged: Any) -> BatchCounts:
+        return super().commit_staged(stream, batch_id, *staged)
+
 
 class RandomIds(CrashingStore):
     """The first control: random notification ids, and no batch id in the transaction."""
@@ -208,6 +237,14 @@ class RandomIds(CrashingStore):
         stream = f"{stream}-{uuid.uuid4().hex}"  # an unknown batch
         self.pin_batch(stream, batch_id)
         return super().commit(stream, batch_id, map(_renamed, _parts(result)), default_deliveries)
+
+    def move(self, stream: str, batch_id: int, staging: Staging, *rest: Any) -> BatchCounts:
+        stream = f"{stream}-{uuid.uuid4().hex}"
+        self.pin_batch(stream, batch_id)
+        with self._write() as connection:
+            renamed = f"UPDATE {staging.notifications} SET notification_id = md5(random()::text)"
+            connection.exec_driver_sql(renamed)
+        return super().move(stream, batch_id, staging, *rest)
 
 
 def _parts(result: Result) -> list[BatchResult]:
@@ -230,21 +267,26 @@ class LedgerFirst(CrashingStore):
         self.pin_batch(f"{stream}-late", batch_id)
         return super().commit_batch(f"{stream}-late", batch_id, parts, default_deliveries)
 
+    def commit_staged(self, stream: str, batch_id: int, staging: Staging, *rest: Any) -> BatchCounts:
+        self.move(stream, batch_id, self.begin_staging(), *rest)
+        self.pin_batch(f"{stream}-late", batch_id)
+        return super().commit_staged(f"{stream}-late", batch_id, staging, *rest)
+
 
 @pytest.fixture
-def case(tmp_path: Path, shared: Path) -> Case:
-    return Case(tmp_path, real_messages(shared, 5 * BATCH_MESSAGES))
+def case(tmp_path: Path, shared: Path, place: str) -> Case:
+    return Case(tmp_path, real_messages(shared, 5 * BATCH_MESSAGES), place)
 
 
 def crash_and_restart(case: Case, spark: SparkSession, kind: type[CrashingStore], place: str) -> Verdict:
     from tamis.spark import Pipeline
 
     config = PipelineConfig.load(case.toml)
-    with kind.open(case.folder / "tamis.sqlite") as store:
+    with kind.open(case.place) as store:
         setattr(store, place, True)
         with pytest.raises(CrashError):
             Pipeline(config, store, spark).run(once=True)
-    with kind.open(case.folder / "tamis.sqlite") as store:
+    with kind.open(case.place) as store:
         Pipeline(config, store, spark).run(once=True)
     return case.verdict()
 
@@ -275,7 +317,7 @@ def test_a_replay_sees_the_queries_of_the_first_try(case: Case, spark: SparkSess
     from tamis.spark import Pipeline
 
     config = PipelineConfig.load(case.toml)
-    with CrashingStore.open(case.folder / "tamis.sqlite") as store:
+    with CrashingStore.open(case.place) as store:
         store.crash_before = True
         with pytest.raises(CrashError):
             Pipeline(config, store, spark).run(once=True)

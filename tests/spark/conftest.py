@@ -40,10 +40,10 @@ poll_interval_ms = 200
 class Workshop:
     """A folder with a store and a pipeline.toml, to which adapters are added."""
 
-    def __init__(self, folder: Path, spark: SparkSession) -> None:
+    def __init__(self, folder: Path, spark: SparkSession, store: str = "tamis.sqlite") -> None:
         self.folder, self.spark = folder, spark
-        self.toml = PIPELINE
-        self.store = Store.open(folder / "tamis.sqlite")
+        self.toml = PIPELINE.replace("\n[queries]", f'\nstore = "{store}"\n[queries]')
+        self.store = Store.open(store if "://" in store else folder / store)
 
     def adapter(self, name: str, kind: str, path: Path, max_messages: int = 10_000) -> None:
         self.toml += ADAPTER.format(name=name, type=kind, path=path, max_messages=max_messages)

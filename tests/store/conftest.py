@@ -10,8 +10,11 @@ import pytest
 from tamis.store import Store
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """Open an empty store."""
-    with Store.open(tmp_path / "tamis.sqlite") as store:
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Store]:
+    """Open an empty store: a file, and a database of a server."""
+    place = tmp_path / "tamis.sqlite"
+    if request.param == "postgres":
+        place = request.getfixturevalue("postgres").new_database()
+    with Store.open(place) as store:
         yield store

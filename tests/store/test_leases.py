@@ -70,7 +70,7 @@ def test_a_process_that_was_killed_does_not_run(store: Store) -> None:
     taken = store.take_lease(CONFIG)
     assert store.running_pipeline() == taken
     with store._write() as connection:
-        connection.exec_driver_sql("UPDATE leases SET pid = ?", (ended.pid,))
+        connection.exec_driver_sql(f"UPDATE leases SET pid = {ended.pid}")
     assert store.running_pipeline() is None
     assert store.take_lease(CONFIG).pid == os.getpid()
 

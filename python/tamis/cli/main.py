@@ -23,6 +23,7 @@ EXTRAS = {
     "pandas": "spark",
     "selectolax": "adapters",
     "aiosmtplib": "notify",
+    "psycopg": "postgres",
     "argon2": "server",
     "uvloop": "server",
     "structlog": "server",

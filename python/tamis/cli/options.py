@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tamis.store_place import Place, place_of
+
 if TYPE_CHECKING:
     from tamis.store import Store
 
@@ -18,8 +20,13 @@ DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 URL_VARIABLE = "TAMIS_AMQP_URL"
 
 StoreOption = Annotated[
-    Path | None,
-    typer.Option("--store", help="The store; default: $TAMIS_STORE, else that of ./pipeline.toml, else tamis.sqlite."),
+    Path | None,  # or a ServerUrl: typer takes no unions, and asks the parser alone
+    typer.Option(
+        "--store",
+        metavar="PATH",
+        parser=place_of,
+        help="The store: a path or postgresql:// URL; default: $TAMIS_STORE, that of ./pipeline.toml, or tamis.sqlite.",
+    ),
 ]
 ConfigOption = Annotated[Path, typer.Option("--config", help="The pipeline's configuration.")]
 UrlOption = Annotated[
@@ -58,8 +65,8 @@ TopicFieldOption = Annotated[str, typer.Option(help="The field with the topic.")
 BodyFieldOption = Annotated[str, typer.Option(help="The field with the text.")]
 
 
-def store_path(given: Path | None) -> Path:
-    """Return the file of the store: as given, else $TAMIS_STORE, else that of ./pipeline.toml, else ./tamis.sqlite.
+def store_path(given: Place | None) -> Place:
+    """Return where the store is: as given, else $TAMIS_STORE, else that of ./pipeline.toml, else ./tamis.sqlite.
 
     Raises:
         ConfigError: ./pipeline.toml exists and cannot be read.
@@ -67,7 +74,7 @@ def store_path(given: Path | None) -> Path:
     if given is not None:
         return given
     if named := os.environ.get(STORE_VARIABLE):
-        return Path(named)
+        return place_of(named)
     if DEFAULT_CONFIG.is_file():
         from tamis.config.pipeline import PipelineConfig
 
@@ -75,7 +82,7 @@ def store_path(given: Path | None) -> Path:
     return DEFAULT_STORE
 
 
-def open_store(given: Path | None, *, create: bool) -> Store:
+def open_store(given: Place | None, *, create: bool) -> Store:
     """Open the store at `store_path`.
 
     Raises:

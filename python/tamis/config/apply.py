@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import ConfigError
 from tamis.name_hints import did_you_mean
+from tamis.store_place import Place, is_same
 
 if TYPE_CHECKING:
     from tamis.store import FileChanges, Store
@@ -63,10 +64,10 @@ def refuse_unknown_deliveries(config: PipelineConfig, names: Mapping[str, Sequen
                 raise ConfigError(f"query '{key}': {config.path} has no [[delivery]] named '{name}'{there}")
 
 
-def pipeline_of(store: Path, candidates: Iterable[Path]) -> PipelineConfig | None:
+def pipeline_of(store: Place, candidates: Iterable[Path]) -> PipelineConfig | None:
     """The first of some files that is the configuration of a pipeline over `store`; None if none is."""
     for path in candidates:
         with suppress(ConfigError, OSError):
-            if path.is_file() and (config := PipelineConfig.load(path)).store_path.resolve() == store.resolve():
+            if path.is_file() and is_same((config := PipelineConfig.load(path)).store_path, store):
                 return config
     return None

@@ -5,14 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationInfo
 
 from tamis.config.templates import checked_folder
+from tamis.errors import StoreError
+from tamis.store_place import Place, ServerUrl, place_of
 
 
 def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
     folder = (info.context or {}).get("folder", Path())
     return Path(folder) / path.expanduser()
+
+
+def _place(value: object, info: ValidationInfo) -> Place:
+    if not isinstance(value, str | Path | ServerUrl):
+        raise ValueError(f"store: expected a path or a URL, not {value!r}")
+    try:
+        place = place_of(value)
+    except StoreError as error:
+        raise ValueError(f"store: {error}") from error
+    return place if isinstance(place, ServerUrl) else _beside_the_file(place, info)
 
 
 _NAME, _LINE, _DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", r"^[^\r\n\x00]+$", r"^[A-Za-z0-9.-]+$"
@@ -37,6 +49,7 @@ QuietHours = Annotated[str, Field(pattern=_QUIET)]
 Line = Annotated[str, Field(pattern=_LINE)]
 Domain = Annotated[str, Field(pattern=_DOMAIN, max_length=200)]
 PathBeside = Annotated[Path, AfterValidator(_beside_the_file)]
+PlaceBeside = Annotated[InstanceOf[Path] | InstanceOf[ServerUrl], BeforeValidator(_place)]
 TemplatesBeside = Annotated[PathBeside, AfterValidator(checked_folder)]
 
 

@@ -36,7 +36,7 @@ from tamis.config.deliveries import (
     WebhookDelivery,
 )
 from tamis.config.errors import MistakeError
-from tamis.config.fields import PATTERNS, Days, Milliseconds, Name, PathBeside, Section
+from tamis.config.fields import PATTERNS, Days, Milliseconds, Name, PathBeside, PlaceBeside, Section
 from tamis.config.hierarchies import HierarchyConfig
 from tamis.config.owners import OwnerConfig
 from tamis.config.toml_lines import TomlLocation, line_numbers
@@ -44,6 +44,7 @@ from tamis.config.unsubscribe import UnsubscribeSection
 from tamis.errors import ConfigError, short
 from tamis.name_hints import did_you_mean
 from tamis.query import QueryFile, load_query_file
+from tamis.store_place import Place
 
 
 class PipelineSection(Section):
@@ -51,7 +52,7 @@ class PipelineSection(Section):
 
     Attributes:
         name: the prefix of its streams' names.
-        store: the store's file.
+        store: the file of the store, or the URL of a PostgreSQL database.
         checkpoints: the folder of Spark's checkpoints.
         work: the folder of snapshots.
         interval_ms: minimum time between the starts of two batches.
@@ -59,7 +60,7 @@ class PipelineSection(Section):
     """
 
     name: Name = "tamis"
-    store: PathBeside = Field(default=Path("tamis.sqlite"), validate_default=True)
+    store: PlaceBeside = Field(default=Path("tamis.sqlite"), validate_default=True)
     checkpoints: PathBeside = Field(default=Path("checkpoints"), validate_default=True)
     work: PathBeside = Field(default=Path("work"), validate_default=True)
     interval_ms: Milliseconds = 200
@@ -109,8 +110,8 @@ class PipelineConfig(Section):
         return self._path
 
     @property
-    def store_path(self) -> Path:
-        """The path of the store's file."""
+    def store_path(self) -> Place:
+        """Where the store is."""
         return self.pipeline.store
 
     @property

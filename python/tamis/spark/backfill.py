@@ -25,6 +25,8 @@ from tamis.errors import AdapterError
 from tamis.spark.batch import process_batch
 from tamis.spark.lease import alone_in, held_lease
 from tamis.spark.sessions import close_session, session
+from tamis.spark.sinks.home import sink_of
+from tamis.spark.sinks.sink import Batch
 from tamis.spark.snapshots import Snapshots
 from tamis.store import QueryRecord, Store
 
@@ -134,7 +136,7 @@ class _Backfill:
         self, store: Store, snapshots: Snapshots, adapter: Adapter, source: Source, spark: SparkSession, stream: str
     ) -> None:
         self._store, self._snapshots, self._adapter, self._source = store, snapshots, adapter, source
-        self._spark, self._stream = spark, stream
+        self._spark, self._stream, self._sink = spark, stream, sink_of(store)
         (data_source,) = (it for it in data_sources() if it.name() == adapter.format)
         self._schema = data_source(adapter.options()).schema()
         self._summary = BackfillSummary()
@@ -168,9 +170,8 @@ class _Backfill:
     def _process(self, number: int, rows: list[Row], deliveries: tuple[str, ...]) -> None:
         schema = to_arrow_schema(self._schema, timezone="UTC")
         frame = self._spark.createDataFrame(pa.Table.from_batches(arrow_batches(rows, schema)), self._schema)
-        report = process_batch(
-            self._store, self._snapshots, self._stream, self._adapter.name, deliveries, frame, number
-        )
+        batch = Batch(self._stream, number, self._adapter.name, deliveries)
+        report = process_batch(self._store, self._snapshots, self._sink, batch, frame)
         if report is not None:
             self._summary.dead += report.dead
             self._summary.matched += report.matched

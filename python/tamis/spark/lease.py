@@ -1,7 +1,7 @@
 """Holds the lease of the pipeline while it runs, so that no other one runs over the same store.
 
-On one machine a locked file decides, which the system releases however a process ends. The lease in the store tells
-who it is, and decides between machines that share the store."""
+On one machine a locked file decides, which the system releases however a process ends; of a store on a server, a lock
+of the server. The lease in the store tells who it is, and decides between machines that share the store."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tamis.errors import StoreError, TamisError
 from tamis.store import Store
 from tamis.store.leases import held_by
 from tamis.store.records import Poll
+from tamis.store_place import ServerUrl
 
 RENEW_S = 5.0
 """Time between two renewals, which tell that the pipeline runs, and when its adapters looked for messages."""
@@ -76,16 +77,30 @@ def held_lease(store: Store, config: Path) -> Iterator[HeldLease]:
         StoreError: another process runs a pipeline over the store; the text names it.
         OSError: the lock beside the store cannot be written.
     """
-    with store.path.with_name(f"{store.path.name}.lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StoreError(held_by(store.path, store.lease(), datetime.now(UTC))) from error
+    with _alone(store) as is_alone:
+        if not is_alone:
+            raise StoreError(held_by(store.path, store.lease(), datetime.now(UTC)))
         lease = HeldLease(store, store.take_lease(config).token)
         try:
             yield lease
         finally:
             lease.end()
+
+
+@contextmanager
+def _alone(store: Store) -> Iterator[bool]:
+    """Hold the lock of the store while the block runs; False if another process holds it."""
+    if isinstance(store.path, ServerUrl):
+        with store.alone() as is_alone:
+            yield is_alone
+        return
+    with store.path.with_name(f"{store.path.name}.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
 
 
 @contextmanager

@@ -32,6 +32,8 @@ from tamis.spark.matching.shipping import ship
 from tamis.spark.progress import Progress, RunSummary, Tally
 from tamis.spark.publishing import Publication
 from tamis.spark.sessions import close_session, session
+from tamis.spark.sinks.home import sink_of
+from tamis.spark.sinks.sink import Batch
 from tamis.spark.snapshots import Snapshots
 from tamis.spark.streams import PollTimes, Stream
 from tamis.store import Store
@@ -182,6 +184,7 @@ class _Run:
     def __init__(self, config: PipelineConfig, store: Store, spark: SparkSession, once: bool) -> None:
         self._config, self._store, self._once = config, store, once
         self._tally = Tally()
+        self._sink = sink_of(store)
         self._snapshots = Snapshots(store, config.pipeline.work, functools.partial(ship, spark))
         links = Links(it.url, it.secret()) if (it := config.unsubscribe) else None
         engine = NotificationEngine(
@@ -279,10 +282,9 @@ class _Run:
     def _process(self, adapter: str, checkpoint_id: str, frame: DataFrame, batch_id: int) -> None:
         stream = f"{self._config.pipeline.name}/{adapter}@{checkpoint_id}"
         try:
-            report = process_batch(
-                *(self._store, self._snapshots, stream, adapter, self._config.default_deliveries, frame, batch_id),
-                publication=self._publications.get(adapter),
-            )
+            publication = self._publications.get(adapter)
+            batch = Batch(stream, batch_id, adapter, self._config.default_deliveries, publication)
+            report = process_batch(self._store, self._snapshots, self._sink, batch, frame)
             if report is None:
                 return
             self._store.report_adapter(

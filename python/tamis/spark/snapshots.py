@@ -33,7 +33,7 @@ class QuerySource(Protocol):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The queries of one revision, in a mapped file.
+    """The queries of one revision, in a mapped file. The keys of its engine are pairs of a query's key and version.
 
     Attributes:
         path: of the file.
@@ -48,7 +48,7 @@ class Snapshot:
 
     def records_of(self, ids: Sequence[int]) -> list[QueryRecord]:
         """The queries of subscription ids, in the given order."""
-        return [self.records[str(key)] for key in self._engine.keys(ids)]
+        return [self.records[key] for key, _ in self._engine.keys(ids)]
 
 
 class Snapshots:
@@ -102,10 +102,11 @@ class Snapshots:
         records = {record.key: record for record in self._source.queries_at(revision)}
         last = next(reversed(self._snapshots.values()), None)
         engine, before = (open_registered(last.path), last.records) if last else (Engine(), {})
-        for key in before.keys() - records.keys():
-            engine.remove(key)
+        for key, old in before.items():
+            if key not in records or records[key].version != old.version:
+                engine.remove((key, old.version))
         engine.add_many(
-            (key, compile_query(record.text, record.language))
+            ((key, record.version), compile_query(record.text, record.language))
             for key, record in records.items()
             if before.get(key) != record
         )

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, get_args
 
 from sqlalchemy import Connection, delete, insert, select, update
-from sqlalchemy.dialects import sqlite
 
 from tamis.store.database import Database
+from tamis.store.dialect import insert_new
 from tamis.store.models import adapter_errors, adapters
 from tamis.store.records import AdapterDesire, AdapterProblem, AdapterState
 
@@ -101,7 +101,7 @@ def _note_error(connection: Connection, name: str, at: datetime, error: str) -> 
 
 def _ensure(connection: Connection, name: str) -> None:
     row = {"name": name, "updated_at": datetime.now(UTC)} | _UNKNOWN
-    connection.execute(sqlite.insert(adapters).on_conflict_do_nothing().values(row))
+    connection.execute(insert_new(connection, adapters).values(row))
 
 
 def _states(connection: Connection) -> dict[str, AdapterState]:

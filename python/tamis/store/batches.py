@@ -11,21 +11,24 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import JSON, Connection, Row, Table, and_, case, delete, func, insert, literal, select, update
-from sqlalchemy.dialects import sqlite
 
 from tamis.errors import StoreError
 from tamis.store.database import Database, chunks
+from tamis.store.dialect import elements, insert_new
 from tamis.store.models import UtcDateTime, batches, dead_letters, deliveries, messages, outbox, query_versions
 from tamis.store.records import BatchCounts, BatchResult, DeadLetter, MessageRow, Notification
 from tamis.store.retention import without_pruned
 from tamis.store.revisions import revision_now
+from tamis.store_place import Place, ServerUrl
 
 PIECE_ROWS = 2_000
 """Maximum number of notifications, or of deliveries' notifications, that one transaction writes."""
+
+SERVER_PIECE_ROWS = 20_000
+"""The same for deliveries in a store on a server, where readers do not wait for it."""
 
 PIECE_CHARACTERS = 4_000_000
 """Number of characters of messages after which a piece ends."""
@@ -44,7 +47,7 @@ class Batches(Database):
     another name, or its new batches would count as done; the pipeline puts the checkpoint's id into the name.
     """
 
-    def __init__(self, path: Path, *, create: bool = True, migrate: bool = True) -> None:
+    def __init__(self, path: Place, *, create: bool = True, migrate: bool = True) -> None:
         """Open the file, as `Database` does."""
         super().__init__(path, create=create, migrate=migrate)
         self._turn = threading.Lock()  # one batch after another is written, so that the outbox grows in their order
@@ -122,13 +125,10 @@ class Batches(Database):
     def _begin_batch(self, stream: str, batch_id: int) -> BatchCounts | None:
         """Begin to write the batch; return its counts if it is done."""
         with self._write() as connection:
-            row = _batch(connection, stream, batch_id)
-            if row is None:
-                raise KeyError(f"batch {batch_id} of '{stream}' was never pinned")
-            if not row.done:
+            counts = counts_if_done(connection, stream, batch_id)
+            if counts is None:
                 connection.execute(update(batches).where(_is_batch(stream, batch_id)).values(contested=0))
-                return None
-            return _counts(row)
+            return counts
 
     def _write_piece(self, stream: str, batch_id: int, piece: _Piece) -> None:
         with self._write() as connection:
@@ -154,7 +154,7 @@ class Batches(Database):
             of_batch = and_(_o.stream == stream, _o.batch_id == batch_id)
             written = connection.execute(select(func.count()).select_from(outbox).where(of_batch)).scalar_one()
             counts = BatchCounts(remaining.read_count, remaining.matched_count, written, dead)
-            _record_done(connection, stream, batch_id, counts, default_deliveries)
+            record_done(connection, stream, batch_id, counts, default_deliveries)
             return counts
 
     def _fan_out_piece(self) -> bool:
@@ -168,7 +168,8 @@ class Batches(Database):
             if row is None:
                 return False
             first = and_(_o.stream == row.stream, _o.batch_id == row.batch_id, _o.seq > row.fanned_out_seq)
-            piece = select(_o.seq).where(first).order_by(_o.seq).limit(PIECE_ROWS).subquery()
+            piece_rows = SERVER_PIECE_ROWS if isinstance(self.path, ServerUrl) else PIECE_ROWS
+            piece = select(_o.seq).where(first).order_by(_o.seq).limit(piece_rows).subquery()
             last = connection.execute(select(func.max(piece.c.seq))).scalar_one()
             if last is not None:
                 _insert_deliveries(connection, and_(first, _o.seq <= last), row.default_deliveries or [])
@@ -235,11 +236,23 @@ def _batch(connection: Connection, stream: str, batch_id: int) -> Row[*tuple[Any
     return connection.execute(select(batches).where(_is_batch(stream, batch_id))).one_or_none()
 
 
+def counts_if_done(connection: Connection, stream: str, batch_id: int) -> BatchCounts | None:
+    """The counts of a batch that is done; None if it is not.
+
+    Raises:
+        KeyError: it was never pinned.
+    """
+    row = _batch(connection, stream, batch_id)
+    if row is None:
+        raise KeyError(f"batch {batch_id} of '{stream}' was never pinned")
+    return _counts(row) if row.done else None
+
+
 def _counts(row: Row[*tuple[Any, ...]]) -> BatchCounts:
     return BatchCounts(row.read_count, row.matched_count, row.notification_count, row.dead_count)
 
 
-def _record_done(
+def record_done(
     connection: Connection, stream: str, batch_id: int, counts: BatchCounts, default_deliveries: Sequence[str]
 ) -> None:
     """Record that the batch is done: the last statement of its transaction, so that its time is that of the commit."""
@@ -264,7 +277,7 @@ def _insert_new(connection: Connection, table: Table, rows: Iterable[dict[str, A
     values = list(rows)
     if not values:
         return 0
-    statement = sqlite.insert(table).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    statement = insert_new(connection, table).execution_options(preserve_rowcount=True)
     return int(connection.execute(statement, values).rowcount)
 
 
@@ -298,7 +311,7 @@ def _insert_deliveries(connection: Connection, wanted: Any, defaults: Sequence[s
     """Insert a pending delivery for each wanted notification and each delivery that its query names, or the default."""
     v, now = query_versions.c, literal(datetime.now(UTC), UtcDateTime())
     named = case((func.json_array_length(v.deliveries) == 0, literal(list(defaults), JSON())), else_=v.deliveries)
-    name = func.json_each(named).table_valued("value", "id", joins_implicitly=True)
+    name = elements(named)
     rows = (
         select(_o.notification_id, name.c.value, literal("pending"), literal(0), now, now, literal({}, JSON()))
         .select_from(outbox)
@@ -307,4 +320,4 @@ def _insert_deliveries(connection: Connection, wanted: Any, defaults: Sequence[s
         .order_by(_o.seq, name.c.id)
     )
     columns = ["notification_id", "name", "state", "attempts", "next_attempt_at", "updated_at", "recipients"]
-    connection.execute(sqlite.insert(deliveries).from_select(columns, rows).on_conflict_do_nothing())
+    connection.execute(insert_new(connection, deliveries).from_select(columns, rows))

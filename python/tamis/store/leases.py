@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy import Connection, select, update
-from sqlalchemy.dialects import sqlite
 
 from tamis.errors import StoreError
 from tamis.store.database import Database
+from tamis.store.dialect import insert_or_update
 from tamis.store.models import adapters, leases
 from tamis.store.records import Lease, Poll
+from tamis.store_place import Place
 
 LEASE_S = 60.0
 """How long a lease lasts without being renewed: longer than the store can be held by a large batch."""
@@ -26,6 +28,26 @@ _l = leases.c
 
 class Leases(Database):
     """The part of the store that keeps the lease of the pipeline."""
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Hold the pipeline's lock of the server while the block runs; False if another process holds it.
+
+        The server releases it however this process ends. If the connection is lost, the lease decides.
+        """
+        from tamis.store.postgres import PIPELINE_LOCK, try_lock, unlock
+
+        with self._explained():
+            connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            connection.detach()  # closing it ends the session, and with it the lock
+        with connection:
+            with self._explained():
+                is_alone = try_lock(connection, PIPELINE_LOCK)
+            try:
+                yield is_alone
+            finally:
+                with suppress(StoreError), self._explained():  # a server that is gone has released it
+                    unlock(connection, PIPELINE_LOCK)
 
     def take_lease(self, config: Path, now: datetime | None = None) -> Lease:
         """Take the lease for this process; whoever had it on this machine must have ended.
@@ -45,8 +67,7 @@ class Leases(Database):
             row = {"name": _NAME, "token": uuid.uuid4().hex, "pid": os.getpid(), "host": host}
             row |= {"config": str(config.resolve()), "taken_at": now, "renewed_at": now}
             row |= {"expires_at": now + timedelta(seconds=LEASE_S), "ended_at": None}
-            statement = sqlite.insert(leases).values(row)
-            connection.execute(statement.on_conflict_do_update(set_=row))
+            connection.execute(insert_or_update(connection, leases, row, list(row)))
             taken = _lease(connection)
         assert taken is not None  # noqa: S101 - written above; for the type checker
         return taken
@@ -95,7 +116,7 @@ def _lease(connection: Connection) -> Lease | None:
     return None if row is None else Lease(*row)
 
 
-def held_by(store: Path, held: Lease | None, now: datetime) -> str:
+def held_by(store: Place, held: Lease | None, now: datetime) -> str:
     """Say that another pipeline runs over `store`, which process it is, and what to do."""
     told = "Two would send everything twice: end it, or give another store"
     if held is None or held.ended_at is not None:

@@ -28,10 +28,16 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from tamis.store.dialect import add_to_schema
+
 SCHEMA_VERSION = 11
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
+
+
+Number = BigInteger().with_variant(Integer(), "sqlite")
+"""A number that may grow beyond 2^31; SQLite has only one kind, and numbers rows by it."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -47,6 +53,17 @@ class UtcDateTime(TypeDecorator[datetime]):
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         """Convert naive UTC to an aware time."""
         return None if value is None else value.replace(tzinfo=UTC)
+
+
+class Text(TypeDecorator[str]):
+    """Text of a message. PostgreSQL keeps no NUL character: it becomes U+FFFD there."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Replace what the database cannot keep."""
+        return value.replace("\0", "\ufffd") if value and dialect.name == "postgresql" else value
 
 
 revisions = Table(
@@ -81,12 +98,14 @@ Index(
     query_versions.c.expires_at,
     query_versions.c.key,
     sqlite_where=query_versions.c.expires_at.is_not(None),
+    postgresql_where=query_versions.c.expires_at.is_not(None),
 )
 Index(
     "query_versions_current",
     query_versions.c.key,
     unique=True,
     sqlite_where=query_versions.c.to_revision.is_(None),
+    postgresql_where=query_versions.c.to_revision.is_(None),
 )
 
 hierarchy_versions = Table(
@@ -105,13 +124,14 @@ Index(
     hierarchy_versions.c.attribute,
     unique=True,
     sqlite_where=hierarchy_versions.c.to_revision.is_(None),
+    postgresql_where=hierarchy_versions.c.to_revision.is_(None),
 )
 
 batches = Table(
     "batches",
     metadata,
     Column("stream", String, primary_key=True),
-    Column("batch_id", Integer, primary_key=True, autoincrement=False),
+    Column("batch_id", Number, primary_key=True, autoincrement=False),
     Column("revision", Integer, nullable=False),  # of the queries it matches with; 0 before the first query
     Column("done", Integer, nullable=False),
     Column("read_count", Integer, nullable=False),
@@ -121,7 +141,7 @@ batches = Table(
     Column("pinned_at", UtcDateTime, nullable=False),
     Column("committed_at", UtcDateTime),
     Column("contested", Integer, nullable=False, server_default="0"),  # another batch took rows of this unfinished one
-    Column("fanned_out_seq", Integer),  # done up to here; null: nothing is left, or the batch is not done
+    Column("fanned_out_seq", Number),  # done up to here; null: nothing is left, or the batch is not done
     Column("default_deliveries", JSON),  # for the fan-out
 )
 Index(
@@ -129,34 +149,35 @@ Index(
     batches.c.stream,
     batches.c.batch_id,
     sqlite_where=batches.c.fanned_out_seq.is_not(None),
+    postgresql_where=batches.c.fanned_out_seq.is_not(None),
 )
 
 messages = Table(
     "messages",
     metadata,
     Column("source", String, primary_key=True),
-    Column("partition", String, primary_key=True),
+    Column("partition", Text, primary_key=True),
     Column("offset", BigInteger, primary_key=True, autoincrement=False),
     Column("digest", String, primary_key=True),  # another message at the place of an earlier one has another digest
-    Column("topic", String, nullable=False),
-    Column("properties", String, nullable=False),
-    Column("body", String),
-    Column("xml", String),
+    Column("topic", Text, nullable=False),
+    Column("properties", Text, nullable=False),
+    Column("body", Text),
+    Column("xml", Text),
 )
 
 outbox = Table(
     "outbox",
     metadata,
-    Column("seq", Integer, primary_key=True),
+    Column("seq", Number, primary_key=True),
     Column("notification_id", String, nullable=False),
     Column("query_key", String, nullable=False),
     Column("query_version", Integer, nullable=False),
     Column("source", String, nullable=False),
-    Column("partition", String, nullable=False),
+    Column("partition", Text, nullable=False),
     Column("offset", BigInteger, nullable=False),
     Column("digest", String, nullable=False),
     Column("stream", String, nullable=False),
-    Column("batch_id", Integer, nullable=False),  # the notification is as old as its batch's commit
+    Column("batch_id", Number, nullable=False),  # the notification is as old as its batch's commit
     UniqueConstraint("notification_id", name="outbox_notification_id"),
     ForeignKeyConstraint(["query_key", "query_version"], ["query_versions.key", "query_versions.version"]),
     ForeignKeyConstraint(
@@ -172,7 +193,7 @@ outbox = Table(
 deliveries = Table(
     "deliveries",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Number, primary_key=True),
     Column("notification_id", String, ForeignKey("outbox.notification_id"), nullable=False),
     Column("name", String, nullable=False),
     Column("state", String, nullable=False),
@@ -190,7 +211,7 @@ deliveries = Table(
 delivery_steps = Table(
     "delivery_steps",  # the log: what was decided about a delivery, when and why
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Number, primary_key=True),
     Column("delivery_id", Integer, ForeignKey("deliveries.id"), nullable=False),
     Column("at", UtcDateTime, nullable=False),
     Column("step", String, nullable=False),
@@ -234,10 +255,10 @@ dead_letters = Table(
     "dead_letters",
     metadata,
     Column("source", String, primary_key=True),
-    Column("partition", String, primary_key=True),
+    Column("partition", Text, primary_key=True),
     Column("offset", BigInteger, primary_key=True, autoincrement=False),
     Column("digest", String, primary_key=True),
-    Column("reason", String, nullable=False),
+    Column("reason", Text, nullable=False),
     Column("raw", LargeBinary, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
 )
@@ -261,7 +282,7 @@ adapters = Table(
 adapter_errors = Table(
     "adapter_errors",  # the last ones of each adapter
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Number, primary_key=True),
     Column("name", String, nullable=False),
     Column("at", UtcDateTime, nullable=False),
     Column("error", String, nullable=False),
@@ -281,3 +302,5 @@ leases = Table(
     Column("expires_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime),
 )
+
+add_to_schema(metadata, (messages, dead_letters))

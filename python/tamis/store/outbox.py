@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, or_, select, update
-from sqlalchemy.dialects import sqlite
 
 from tamis.store.database import Database, chunks
+from tamis.store.dialect import insert_or_update
 from tamis.store.hierarchies import valid_hierarchies
 from tamis.store.models import batches, deliveries, delivery_files, messages, outbox, query_versions
 from tamis.store.records import (
@@ -255,8 +255,8 @@ def _outcome_row(outcome: Outcome, now: datetime) -> dict[str, Any]:
 
 
 def _set_file_size(connection: Connection, name: str, path: Path, size_bytes: int) -> None:
-    statement = sqlite.insert(delivery_files).values(name=name, path=str(path), size_bytes=size_bytes)
-    connection.execute(statement.on_conflict_do_update(set_={"size_bytes": size_bytes}))
+    row = {"name": name, "path": str(path), "size_bytes": size_bytes}
+    connection.execute(insert_or_update(connection, delivery_files, row, ["size_bytes"]))
 
 
 def _pending_names(connection: Connection) -> list[str]:

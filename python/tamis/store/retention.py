@@ -31,6 +31,7 @@ class Retention(Database):
             The number of notifications and dead letters; 0 when there are no more.
         """
         with self._write() as connection:
+            self._lock_rows(connection)
             ids = _old_notifications(connection, before)
             if ids:
                 _forget(connection, ids)

@@ -35,7 +35,7 @@ class Revision:
     def number(self) -> int:
         """The number; asking for it makes the revision."""
         result = self.connection.execute(insert(revisions).values(created_at=self.now))
-        assert result.inserted_primary_key is not None  # noqa: S101 - SQLite always tells; for the type checker
+        assert result.inserted_primary_key is not None  # noqa: S101 - databases always tell; for the type checker
         return int(result.inserted_primary_key[0])
 
     def refuse_others(self, what: str, origin: str | None) -> None:

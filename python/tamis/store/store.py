@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Self
 
 from tamis.errors import StoreError
 from tamis.store.adapters import Adapters
-from tamis.store.batches import Batches
-from tamis.store.database import check_path, database_path
 from tamis.store.digests import Digests
 from tamis.store.files import Files
 from tamis.store.leases import Leases
 from tamis.store.outbox import Outbox
 from tamis.store.records import HierarchyRecord, QueryRecord
 from tamis.store.retention import Retention
+from tamis.store.sqlite_file import check_path
+from tamis.store.staging import StagedBatches
 from tamis.store.steps import Steps
 from tamis.store.summaries import Summaries
 from tamis.store.traces import Traces
 from tamis.store.unsubscriptions import Unsubscriptions
+from tamis.store_place import Place, ServerUrl, place_of
 
 
-class Store(Files, Batches, Outbox, Steps, Adapters, Leases, Summaries, Traces, Retention, Digests, Unsubscriptions):
-    """Queries, hierarchies, batches, outbox, deliveries and adapters in one SQLite file.
+class Store(
+    Files, StagedBatches, Outbox, Steps, Adapters, Leases, Summaries, Traces, Retention, Digests, Unsubscriptions
+):
+    """Queries, hierarchies, batches, outbox, deliveries and adapters, in one SQLite file or one PostgreSQL database.
 
     Thread-safe, and safe to use from several processes at once: a query may be added while the pipeline runs. Every
     method is one transaction, which is on disk when it returns. Each may raise ``StoreError`` (a full disk, a file that
@@ -31,20 +33,20 @@ class Store(Files, Batches, Outbox, Steps, Adapters, Leases, Summaries, Traces, 
     """
 
     @classmethod
-    def open(cls, path_or_url: str | Path, create: bool = True) -> Self:
+    def open(cls, path_or_url: str | Place, create: bool = True) -> Self:
         """Open a store, bringing one of an older version up to date.
 
         Args:
-            path_or_url: a path, or ``sqlite:///path``.
-            create: create the file if it is absent.
+            path_or_url: a path, ``sqlite:///path``, or ``postgresql://user@host:port/database``.
+            create: create the file, or the tables, if they are absent.
 
         Raises:
             StoreError: the file or folder does not exist, is not a store, has a newer version, or cannot be written.
         """
-        return cls(database_path(path_or_url), create=create)
+        return cls(place_of(path_or_url), create=create)
 
     @classmethod
-    def peek(cls, path_or_url: str | Path) -> tuple[list[QueryRecord], list[HierarchyRecord]]:
+    def peek(cls, path_or_url: str | Place) -> tuple[list[QueryRecord], list[HierarchyRecord]]:
         """The valid queries and hierarchies of a store that may be absent, for a check that must change nothing.
 
         Returns:
@@ -53,11 +55,12 @@ class Store(Files, Batches, Outbox, Steps, Adapters, Leases, Summaries, Traces, 
         Raises:
             StoreError: `open` could not open or create it.
         """
-        path = database_path(path_or_url)
-        check_path(path, create=True)
-        if not path.exists() or path.stat().st_size == 0:
-            return [], []
-        if not os.access(path, os.W_OK):
-            raise StoreError(f"{path}: the store cannot be written; change its permissions, or give another path")
+        path = place_of(path_or_url)
+        if not isinstance(path, ServerUrl):
+            check_path(path, create=True)
+            if not path.exists() or path.stat().st_size == 0:
+                return [], []
+            if not os.access(path, os.W_OK):
+                raise StoreError(f"{path}: the store cannot be written; change its permissions, or give another path")
         with cls(path, migrate=False) as store:
             return (store.list_queries(), store.list_hierarchies()) if store.is_current() else ([], [])

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Integer, case, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, FromClause, func, select
 
 from tamis.store.database import Database
+from tamis.store.dialect import JsonMember, Minute, row_number
 from tamis.store.models import batches, dead_letters, deliveries, messages, outbox, query_versions
 from tamis.store.outbox import IS_SHOWN, TO_BATCH, TO_MESSAGE, notification_query, notification_records
 from tamis.store.records import Counts, DeadLetterRecord, MessageRow, NotificationRecord, QueryMatches
@@ -118,7 +119,7 @@ class Summaries(Database):
     def messages(self) -> Iterator[tuple[str, MessageRow]]:
         """Every message that is kept, because a query matched it: its adapter and the message, oldest first."""
         last = 0
-        rowid: ColumnElement[int] = literal_column("messages.rowid")
+        rowid = row_number(messages)
         while True:
             page = select(rowid.label("number"), messages).where(rowid > last, IS_SHOWN).order_by(rowid)
             page = page.limit(_PAGE_ROWS)
@@ -162,7 +163,7 @@ class Summaries(Database):
             source: only of this adapter.
             number: only the one of this number.
         """
-        rowid = literal_column("rowid", Integer)
+        rowid = row_number(dead_letters)
         wanted = [] if source is None else [dead_letters.c.source == source]
         wanted += [] if number is None else [rowid == number]
         statement = select(rowid.label("number"), dead_letters).where(*wanted).order_by(rowid.desc()).limit(limit)
@@ -180,7 +181,6 @@ def _delivery_states(connection: Connection) -> dict[str, int]:
 
 
 _o = outbox.c
-_HAS_JSON = func.json_valid(messages.c.properties) == 1
 _valid = query_versions.c
 _VALID_QUERIES = select(query_versions).where(_valid.to_revision.is_(None)).order_by(_valid.position)
 _TOTALS = (
@@ -190,10 +190,10 @@ _TOTALS = (
 )
 _FIRST = select(func.min(_o.seq)).join(batches, TO_BATCH).group_by(_o.query_key)
 _FIRST_SUBJECTS = (
-    select(_o.query_key, func.json_extract(messages.c.properties, "$.subject"))
+    select(_o.query_key, JsonMember(messages.c.properties, "subject"))
     .select_from(outbox)
     .join(messages, TO_MESSAGE)
-    .where(_o.seq.in_(_FIRST), _HAS_JSON)
+    .where(_o.seq.in_(_FIRST))
 )
 
 
@@ -203,9 +203,9 @@ def _timelines(connection: Connection, bucket: Bucket, by: str) -> dict[str, lis
     moment: ColumnElement[Any] = batches.c.committed_at
     if by == "date":
         source = source.join(messages, TO_MESSAGE)
-        moment = case((_HAS_JSON, func.json_extract(messages.c.properties, "$.date")))
+        moment = JsonMember(messages.c.properties, "date")
     # Both are ISO 8601 in UTC, so that a step of time is a prefix of the text.
-    step = func.substr(func.strftime("%Y-%m-%d %H:%M", moment), 1, _PREFIX_CHARACTERS[bucket])
+    step = func.substr(Minute(moment), 1, _PREFIX_CHARACTERS[bucket])
     statement = select(_o.query_key, step, func.count()).select_from(source).where(step.is_not(None))
     timelines: dict[str, list[tuple[datetime, int]]] = defaultdict(list)
     for key, start, count in connection.execute(statement.group_by(_o.query_key, step).order_by(_o.query_key, step)):

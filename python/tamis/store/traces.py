@@ -6,9 +6,10 @@ import itertools
 import json
 from collections.abc import Iterator
 
-from sqlalchemy import ColumnElement, Connection, Integer, LargeBinary, and_, func, literal, literal_column, or_, select
+from sqlalchemy import ColumnElement, Connection, LargeBinary, and_, literal, or_, select
 
 from tamis.store.database import Database
+from tamis.store.dialect import Find, row_number
 from tamis.store.models import dead_letters, messages, outbox
 from tamis.store.outbox import IS_SHOWN, TO_MESSAGE, notification_query, notification_records
 from tamis.store.records import DeadLetterRecord, MessageRow, NotificationRecord, Trace
@@ -45,8 +46,8 @@ def _places(connection: Connection, bare: str) -> Iterator[MessageRow]:
     """The message at every place at which it was found, the first one first."""
     written = json.dumps(bare, ensure_ascii=False)[1:-1]
     about = select(outbox.c.seq).where(outbox.c.notification_id == bare, TO_MESSAGE).correlate(messages).exists()
-    maybe = or_(func.instr(_m.properties, written) > 0, _m.digest == bare, about)
-    statement = select(messages, about.label("about")).where(maybe, IS_SHOWN).order_by(literal_column("messages.rowid"))
+    maybe = or_(Find(_m.properties, written) > 0, _m.digest == bare, about)
+    statement = select(messages, about.label("about")).where(maybe, IS_SHOWN).order_by(row_number(messages))
     found = (
         message
         for *values, is_about in connection.execute(statement)
@@ -75,9 +76,9 @@ def _notifications(connection: Connection, message: MessageRow) -> Iterator[Noti
 
 def _dead_letters(connection: Connection, bare: str) -> Iterator[DeadLetterRecord]:
     """The messages that could not be read and have the id among their bytes."""
-    rowid = literal_column("rowid", Integer)
+    rowid = row_number(dead_letters)
     bytes_ = literal(bare.encode(), LargeBinary)
-    has_it = or_(func.instr(dead_letters.c.raw, bytes_) > 0, dead_letters.c.digest == bare)
+    has_it = or_(Find(dead_letters.c.raw, bytes_) > 0, dead_letters.c.digest == bare)
     rows = connection.execute(select(rowid.label("number"), dead_letters).where(has_it).order_by(rowid).limit(_LIMIT))
     for row in rows:
         yield DeadLetterRecord(**row._asdict())

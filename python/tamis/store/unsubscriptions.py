@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sqlalchemy import delete, select
-from sqlalchemy.dialects import sqlite
 
 from tamis.store.database import Database
+from tamis.store.dialect import insert_new
 from tamis.store.models import confirmed_addresses, unsubscriptions
 from tamis.store.records import Unsubscription
 
@@ -21,7 +21,7 @@ class Unsubscriptions(Database):
         """Record that `address` wants no more e-mails of a query; with an empty key, of any."""
         row = {"address": address.lower(), "query_key": query_key, "created_at": datetime.now(UTC)}
         with self._write() as connection:
-            connection.execute(sqlite.insert(unsubscriptions).on_conflict_do_nothing(), row)
+            connection.execute(insert_new(connection, unsubscriptions), row)
 
     def resubscribe(self, address: str, query_key: str | None = None) -> int:
         """Forget what `unsubscribe` recorded: of one key, or all of the address; return how many there were."""
@@ -38,7 +38,7 @@ class Unsubscriptions(Database):
         """Record that the holder of `address` has confirmed it; again changes nothing."""
         row = {"address": address.lower(), "confirmed_at": datetime.now(UTC)}
         with self._write() as connection:
-            connection.execute(sqlite.insert(confirmed_addresses).on_conflict_do_nothing(), row)
+            connection.execute(insert_new(connection, confirmed_addresses), row)
 
     def address_confirmed_at(self, address: str) -> datetime | None:
         """When the holder of `address` confirmed it, UTC; None if they did not."""

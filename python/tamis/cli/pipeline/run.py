@@ -47,8 +47,9 @@ def warn_of_queries_elsewhere(config: PipelineConfig) -> None:
     """Say which queries match although they stand in no file of the pipeline."""
     from tamis.config.apply import queries_elsewhere
     from tamis.store import Store
+    from tamis.store_place import exists
 
-    if not config.store_path.exists():
+    if not exists(config.store_path):
         return
     with Store.open(config.store_path) as store:
         elsewhere = queries_elsewhere(config, store)

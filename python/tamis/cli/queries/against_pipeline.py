@@ -54,7 +54,8 @@ def _pipeline(store: Store) -> PipelineConfig | None:
 
     lease = store.lease()
     last = [Path(lease.config)] if lease is not None else []
-    return pipeline_of(store.path, [DEFAULT_CONFIG, store.path.parent / DEFAULT_CONFIG.name, *last])
+    beside = [store.path.parent / DEFAULT_CONFIG.name] if isinstance(store.path, Path) else []
+    return pipeline_of(store.path, [DEFAULT_CONFIG, *beside, *last])
 
 
 def _refuse_unknown_deliveries(config: PipelineConfig | None, specs: Iterable[QuerySpec]) -> None:

@@ -15,6 +15,7 @@ import typer
 from tamis.cli import output
 from tamis.cli.options import JsonOption, StoreOption, open_store, store_path
 from tamis.cli.queries.against_pipeline import check_against_pipeline
+from tamis.store_place import Place, exists
 
 if TYPE_CHECKING:
     from tamis.store import Change, FileChanges, Store
@@ -85,9 +86,9 @@ def _value(value: Any) -> str:
 
 
 @contextmanager
-def _opened(given: Path | None, dry_run: bool) -> Iterator[Store]:
+def _opened(given: Place | None, dry_run: bool) -> Iterator[Store]:
     """Open the store; for a dry run without a store, an empty one that is thrown away."""
-    if not dry_run or store_path(given).exists():
+    if not dry_run or exists(store_path(given)):
         with open_store(given, create=not dry_run) as store:
             yield store
         return

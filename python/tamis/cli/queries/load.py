@@ -11,6 +11,7 @@ from tamis.cli import output
 from tamis.cli.input_kinds import SQLITE_MAGIC
 from tamis.errors import ConfigError, QueryError, TamisError
 from tamis.name_hints import nearest
+from tamis.store_place import Place, ServerUrl
 
 if TYPE_CHECKING:
     from tamis.engine import Engine
@@ -141,7 +142,7 @@ def refuse_unknown_hierarchies(query: Query, path: Path, hierarchy: Sequence[str
             raise ConfigError(problem)
 
 
-def read_queries(path: Path) -> tuple[Sequence[QuerySpec], dict[str, Parents]]:
+def read_queries(path: Place) -> tuple[Sequence[QuerySpec], dict[str, Parents]]:
     """Return the queries, not compiled, and the hierarchies of a file or a store.
 
     Raises:
@@ -150,7 +151,7 @@ def read_queries(path: Path) -> tuple[Sequence[QuerySpec], dict[str, Parents]]:
     """
     from tamis.query import load_query_file
 
-    if not is_store(path):
+    if isinstance(path, Path) and not is_store(path):
         file = load_query_file(path)
         return file.queries, {spec.attribute: spec.parents for spec in file.hierarchies}
     from tamis.store import Store
@@ -160,9 +161,9 @@ def read_queries(path: Path) -> tuple[Sequence[QuerySpec], dict[str, Parents]]:
         return specs, {it.attribute: it.parents for it in store.list_hierarchies()}
 
 
-def is_store(path: Path) -> bool:
-    """Return whether a file is a store, or at least a database."""
-    return _begin(path) == SQLITE_MAGIC
+def is_store(path: Place) -> bool:
+    """Return whether a file is a store, or at least a database; that of a server is one."""
+    return isinstance(path, ServerUrl) or _begin(path) == SQLITE_MAGIC
 
 
 def key_named(name: str, keys: Iterable[Any], path: Path) -> Any:

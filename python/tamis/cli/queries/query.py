@@ -22,6 +22,7 @@ from tamis.errors import TamisError
 if TYPE_CHECKING:
     from tamis.store import QueryRecord, Store
     from tamis.store.queries import Queries
+    from tamis.store_place import Place
 
 app = typer.Typer(
     help="Try, add, list, show, pause, resume, expire, remove, undo, apply and import standing queries.",
@@ -200,7 +201,7 @@ def _acting(store: Store, owner: str | None) -> Queries:
 
 
 def _change(
-    store: Path | None, acting: str | None, as_json: bool, key: str, change: Callable[[Queries], QueryRecord]
+    store: Place | None, acting: str | None, as_json: bool, key: str, change: Callable[[Queries], QueryRecord]
 ) -> None:
     """Change a query of the store, and say how it is then."""
     with open_store(store, create=False) as opened:

@@ -22,6 +22,7 @@ from tamis.cli.options import (
     store_path,
 )
 from tamis.engine.trial import Failed, Trial, Tried
+from tamis.store_place import ServerUrl
 
 _VALUE_CHARACTERS = 70
 _SUBJECTS = ("subject", "title")
@@ -55,6 +56,8 @@ def try_(
     path = store_path(store)
     held = read_queries(path)[1] if is_store(path) else {}
     trial = Trial(compile_query(query, language), {**held, **hierarchies_given(hierarchy)}, near, samples)
+    if messages is None and isinstance(path, ServerUrl):
+        kind = "store"
     bad, recent = BadMessages(), deque[InputMessage](maxlen=last)
     with open_messages(messages or str(path), MessageForm(topic, topic_field, body_field), kind) as read:
         recent.extend(read)

@@ -145,19 +145,21 @@ def worker_column(
     return column
 
 
-def in_worker(location: Callable[[], str], function: str, options: dict[str, Any]) -> Callable[..., pa.Array]:
-    """A function that calls one of `tamis.spark.matching.worker` in a worker, with the snapshot there.
+def in_worker(
+    location: Callable[[], str], function: str, options: dict[str, Any], module: str = "tamis.spark.matching.worker"
+) -> Callable[..., Any]:
+    """A function that calls one of a module, that of the workers, in a worker, with the snapshot there.
 
     It is sent by value and imports tamis when it is called, so that a worker without this tamis says what is missing.
     """
     expected, driver = tamis.__version__, sys.executable
 
     def call(*arguments: Any) -> pa.Array:
+        import importlib
         import sys
 
         try:
             import tamis
-            from tamis.spark.matching import worker
 
             found = f"tamis {tamis.__version__}"
         except ImportError as error:
@@ -168,7 +170,7 @@ def in_worker(location: Callable[[], str], function: str, options: dict[str, Any
                 f"{expected}): they need the same. Set PYSPARK_PYTHON to a Python with tamis {expected} that workers "
                 "have, before the session starts"
             )
-        return getattr(worker, function)(location(), *arguments, **options)
+        return getattr(importlib.import_module(module), function)(location(), *arguments, **options)
 
     return call
 

@@ -1,0 +1,17 @@
+"""Chooses the sink of a pipeline: the one that writes to the home of its notifications."""
+
+from __future__ import annotations
+
+from tamis.spark.sinks.driver import DriverSink
+from tamis.spark.sinks.sink import Sink
+from tamis.store import Store
+from tamis.store_place import ServerUrl
+
+
+def sink_of(store: Store) -> Sink:
+    """The sink that writes to `store`."""
+    if isinstance(store.path, ServerUrl):
+        from tamis.spark.sinks.postgres import PostgresSink  # needs psycopg, which is an extra
+
+        return PostgresSink(store)
+    return DriverSink(store)

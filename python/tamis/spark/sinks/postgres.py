@@ -1,0 +1,80 @@
+"""The sink for a store on a PostgreSQL server: executors copy what matched, and the driver commits the batch.
+
+The driver sees counts, never rows."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from tamis.errors import StoreError, StoreLostError
+from tamis.spark.matching.operator import in_worker
+from tamis.spark.sinks.sink import Batch, Matching, Written
+from tamis.spark.snapshots import Snapshot
+from tamis.store import Store
+from tamis.store.staging import Staging
+
+_TRIES = 3
+_LOST = "ServerLostError"
+
+_log = logging.getLogger("tamis.spark")
+
+
+class PostgresSink:
+    """Writes to `store`, which is on a server that the executors reach by the same URL."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        store.drop_staging()  # what a run that was killed has left
+
+    def write(self, batch: Batch, frame: DataFrame, snapshot: Snapshot) -> Written:
+        """Match and copy in one Spark action, then commit: see `Sink`. A server that goes away is waited for."""
+        for attempt in range(1, _TRIES + 1):
+            staging = self._store.begin_staging()
+            try:
+                return self._write(batch, frame, snapshot, staging)
+            except (PySparkException, StoreLostError) as error:
+                if isinstance(error, PySparkException) and _LOST not in str(error):
+                    raise
+                _log.warning("%s: the server was lost while a batch was written (try %d)", self._store.path, attempt)
+                lost = error
+            finally:
+                self._drop(staging)
+        raise StoreError(
+            f"{self._store.path}: the server was lost {_TRIES} times while one batch was written"
+        ) from lost
+
+    def _write(self, batch: Batch, frame: DataFrame, snapshot: Snapshot, staging: Staging) -> Written:
+        matching = Matching(frame, snapshot, batch.publication)
+        conninfo = self._store.conninfo()
+        function = in_worker(
+            snapshot.shipped.location,
+            "copy_rows",
+            {"conninfo": conninfo, "staging": staging, "source": batch.source},
+            "tamis.spark.sinks.postgres_worker",
+        )
+        counted = matching.rows.mapInArrow(function, "kind string, key string, count bigint").toArrow().to_pylist()
+        totals, by_query = Counter[str](), Counter[str]()
+        for row in counted:
+            if row["kind"] == "query":
+                by_query[row["key"]] += row["count"]
+            else:
+                totals[row["kind"]] += row["count"]
+        counts = self._store.commit_staged(
+            batch.stream,
+            batch.number,
+            staging,
+            batch.source,
+            (matching.read, totals["matched"]),
+            batch.default_deliveries,
+        )
+        return matching.written(counts, totals["dead"], by_query)
+
+    def _drop(self, staging: Staging) -> None:
+        try:
+            self._store.drop_staging(staging)
+        except StoreError as error:
+            _log.warning("%s; the next run drops its staging tables", error)

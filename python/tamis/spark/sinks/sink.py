@@ -1,0 +1,128 @@
+"""Defines what a sink of batches is, and the Spark action that each of them begins with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program uses
+from pyspark.sql.types import StringType
+
+from tamis.spark.matching.columns import message_columns
+from tamis.spark.matching.operator import worker_column
+from tamis.spark.publishing import Publication
+from tamis.spark.snapshots import Snapshot
+from tamis.store import BatchCounts, MessageRow
+
+MESSAGE_COLUMNS = [name for name in MessageRow._fields if name != "source"]
+_PERCENTILES = [(step + 0.5) / 100 for step in range(100)]
+_TIME_FORMAT = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "ignoreNullFields": "true"}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch that is to be written.
+
+    Attributes:
+        stream: names the checkpoint that counts `number`.
+        number: of the batch in its stream.
+        source: the adapter's name.
+        default_deliveries: the deliveries of queries that name none.
+        publication: where the messages are published, too.
+    """
+
+    stream: str
+    number: int
+    source: str
+    default_deliveries: tuple[str, ...]
+    publication: Publication | None = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of a batch.
+
+    Attributes:
+        counts: those on record.
+        dead: number of messages that could not be read.
+        by_query: key of a query -> number of its matches.
+        match_us: percentiles of the time to match a message, in µs.
+        timed: number of messages that were timed.
+        unpublished: what to tell of messages that could not be published; None if all could.
+    """
+
+    counts: BatchCounts
+    dead: int
+    by_query: Counter[str]
+    match_us: list[float]
+    timed: int
+    unpublished: str | None
+
+
+class Sink(Protocol):
+    """Where the matches of batches go."""
+
+    def write(self, batch: Batch, frame: DataFrame, snapshot: Snapshot) -> Written:
+        """Match the rows of `frame`, write what matched, and record that the batch is done, all or nothing.
+
+        Raises:
+            StoreError: the results cannot be written; nothing of the batch counts.
+        """
+
+
+class Matching:
+    """The rows of a batch that matched or could not be read, as a DataFrame; and what Spark counted of all rows.
+
+    Whoever collects them matches, and publishes where that is asked for.
+
+    Attributes:
+        rows: with the columns of messages, `error`, `raw`, `identity` and `ids`, those of the subscriptions.
+    """
+
+    def __init__(self, frame: DataFrame, snapshot: Snapshot, publication: Publication | None) -> None:
+        unpublished = F.lit(None) if publication is None else publication.column(frame, _properties_text(frame))
+        returned = "struct<ids: array<bigint>, us: double>"
+        match = worker_column(message_columns(frame), snapshot.shipped.location, "match_ids_timed", returned)
+        self._observed = Observation()
+        # Spark moves no filter below an observation, so each row is matched once, and every row is counted.
+        self.rows = (
+            frame.withColumn("match", match)
+            .withColumn("unpublished", unpublished.cast("string"))
+            .observe(
+                self._observed,
+                F.count(F.lit(1)).alias("read"),
+                F.count("unpublished").alias("unpublished"),
+                F.max("unpublished").alias("reason"),
+                F.count("match.us").alias("timed"),
+                F.percentile_approx("match.us", _PERCENTILES, 1_000).alias("match_us"),
+            )
+            .filter(F.col("error").isNotNull() | (F.size("match.ids") > 0))
+            .withColumn("properties", _properties_text(frame))
+            .select(*MESSAGE_COLUMNS, "error", "raw", "identity", F.col("match.ids").alias("ids"))
+        )
+
+    @property
+    def read(self) -> int:
+        """The number of messages in the batch; after the action."""
+        return int(self._observed.get["read"])
+
+    def written(self, counts: BatchCounts, dead: int, by_query: Counter[str]) -> Written:
+        """What became of the batch, with what Spark has counted; after the action."""
+        metrics = self._observed.get
+        match_us = list(metrics["match_us"] or ())
+        return Written(counts, dead, by_query, match_us, int(metrics["timed"]), _told(metrics))
+
+
+def _told(metrics: Mapping[str, Any]) -> str | None:
+    count = int(metrics["unpublished"])
+    return f"{count:,} of {metrics['read']:,} messages were not published: {metrics['reason']}" if count else None
+
+
+def _properties_text(frame: DataFrame) -> Column:
+    """The properties as JSON text."""
+    if isinstance(frame.schema["properties"].dataType, StringType):
+        return F.col("properties")
+    return F.to_json("properties", _TIME_FORMAT)

@@ -1,0 +1,153 @@
+"""Takes the results of batches that many machines wrote into staging tables of a PostgreSQL server.
+
+Each batch has tables of its own, which nobody else reads. One transaction moves their rows to where they count, with
+the record that the batch is done. What a crash leaves of them is dropped when the next pipeline starts."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+
+from tamis.store.batches import Batches, counts_if_done, record_done
+from tamis.store.records import BatchCounts
+
+_PLACE = 'partition text, "offset" bigint, digest text'
+MESSAGES = f"message bigint, {_PLACE}, topic text, properties text, body text, xml text"
+NOTIFICATIONS = "message bigint, place integer, notification_id text, query_key text, query_version integer"
+DEAD_LETTERS = f"{_PLACE}, reason text, raw bytea"
+"""The columns of the staging tables. `message` numbers the messages of a batch, `place` the matches of a message."""
+
+
+@dataclass(frozen=True)
+class Staging:
+    """The names of the tables of one try to write a batch."""
+
+    messages: str
+    notifications: str
+    dead_letters: str
+
+    @classmethod
+    def named(cls, token: str) -> Staging:
+        """The tables of a token, which no other try has."""
+        return cls(*(f"staging_{token}_{kind}" for kind in ("messages", "notifications", "dead_letters")))
+
+    def tables(self) -> dict[str, str]:
+        """Name -> columns of each table."""
+        return {self.messages: MESSAGES, self.notifications: NOTIFICATIONS, self.dead_letters: DEAD_LETTERS}
+
+
+class StagedBatches(Batches):
+    """The part of a store on a server that takes staged batches."""
+
+    def conninfo(self) -> str:
+        """How another process reaches the server as this one does; with the password, wherever it came from."""
+        from psycopg.conninfo import make_conninfo
+
+        with self._explained(), self._engine.connect() as connection:
+            driver = connection.connection.driver_connection
+            assert driver is not None  # noqa: S101 - an open connection has one; for the type checker
+            parameters = driver.info.get_parameters() | {"password": driver.info.password or None}
+        return make_conninfo(**parameters)
+
+    def begin_staging(self) -> Staging:
+        """Make empty staging tables. They are not logged: after a crash of the server the batch is written anew."""
+        staging = Staging.named(secrets.token_hex(8))
+        with self._explained(), self._engine.begin() as connection:
+            for name, columns in staging.tables().items():
+                connection.exec_driver_sql(f"CREATE UNLOGGED TABLE {name} ({columns})")
+        return staging
+
+    def commit_staged(
+        self,
+        stream: str,
+        batch_id: int,
+        staging: Staging,
+        source: str,
+        counts: tuple[int, int],
+        default_deliveries: Sequence[str] = (),
+    ) -> BatchCounts:
+        """Move the rows of a batch to where they count, and record that it is done: one transaction.
+
+        A row that was staged twice, by a task that Spark tried again, counts once. A batch that is done stays as it is.
+        A notification, message or dead letter that exists is kept and not doubled.
+
+        Args:
+            stream: as for `commit_batch`.
+            batch_id: likewise.
+            staging: its rows, which are all there.
+            source: the adapter's name.
+            counts: number of messages read and matched.
+            default_deliveries: the deliveries of queries that name none.
+
+        Raises:
+            KeyError: the batch was never pinned.
+            StoreError: the server cannot be reached, or cannot write; nothing of the batch counts.
+        """
+        with self._turn:
+            known = self._move(stream, batch_id, staging, source, counts, default_deliveries)
+        self.fan_out()
+        return known
+
+    def drop_staging(self, staging: Staging | None = None) -> None:
+        """Drop the tables of one try; without it those of all, when no batch is being written."""
+        with self._explained(), self._engine.begin() as connection:
+            for name in staging.tables() if staging else _staging_tables(connection):
+                connection.exec_driver_sql(f"DROP TABLE IF EXISTS {name}")
+
+    def _move(
+        self,
+        stream: str,
+        batch_id: int,
+        staging: Staging,
+        source: str,
+        counts: tuple[int, int],
+        default_deliveries: Sequence[str],
+    ) -> BatchCounts:
+        with self._explained(), self._engine.begin() as connection:
+            self._lock_rows(connection)  # not the store's: who adds a query need not wait for a large batch
+            known = counts_if_done(connection, stream, batch_id)
+            if known is not None:
+                return known
+            for name in (staging.messages, staging.notifications):
+                connection.exec_driver_sql(f"ANALYZE {name}")
+            named = {"source": source, "stream": stream, "batch_id": batch_id}
+            connection.execute(text(_MOVE_MESSAGES.format(**vars(staging))), named)
+            written = connection.execute(text(_MOVE_NOTIFICATIONS.format(**vars(staging))), named).rowcount
+            dead = connection.execute(text(_MOVE_DEAD_LETTERS.format(**vars(staging))), named).rowcount
+            moved = BatchCounts(counts[0], counts[1], written, dead)
+            self._record(connection, stream, batch_id, moved, default_deliveries)
+            return moved
+
+    def _record(
+        self, connection: Connection, stream: str, batch_id: int, counts: BatchCounts, defaults: Sequence[str]
+    ) -> None:
+        record_done(connection, stream, batch_id, counts, defaults)
+
+
+def _staging_tables(connection: Connection) -> list[str]:
+    like = r"SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename LIKE 'staging\_%%'"
+    return list(connection.exec_driver_sql(like).scalars())
+
+
+_MOVE_MESSAGES = """
+INSERT INTO messages (source, partition, "offset", digest, topic, properties, body, xml)
+SELECT :source, partition, "offset", digest, topic, properties, body, xml FROM {messages} ORDER BY message
+ON CONFLICT DO NOTHING
+"""
+_MOVE_NOTIFICATIONS = """
+INSERT INTO outbox
+    (notification_id, query_key, query_version, source, partition, "offset", digest, stream, batch_id)
+SELECT n.notification_id, n.query_key, n.query_version, :source, m.partition, m."offset", m.digest, :stream, :batch_id
+FROM {notifications} n JOIN {messages} m ON m.message = n.message
+WHERE NOT EXISTS (SELECT FROM pruned_notifications p WHERE p.notification_id = n.notification_id)
+ORDER BY n.message, n.place
+ON CONFLICT (notification_id) DO NOTHING
+"""
+_MOVE_DEAD_LETTERS = """
+INSERT INTO dead_letters (source, partition, "offset", digest, reason, raw, created_at)
+SELECT :source, partition, "offset", digest, reason, raw, clock_timestamp() AT TIME ZONE 'UTC' FROM {dead_letters}
+ON CONFLICT DO NOTHING
+"""

@@ -1,0 +1,176 @@
+"""A pipeline over a store on a PostgreSQL server: executors write the results, and the outbox is as in a file."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tamis import QuerySpec
+from tamis.adapters.sources.mbox import unescape
+from tamis.errors import StoreError
+from tamis.store import Store, notification_id
+from tamis.store_place import ServerUrl
+from tests.postgres_server import Server
+from tests.spark.conftest import Workshop
+from tests.spark.mail import QUERIES, brute_force, outbox, real_messages, write_mbox
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def on_server(tmp_path: Path, spark: SparkSession, postgres: Server) -> Workshop:
+    return Workshop(tmp_path, spark, postgres.new_database())
+
+
+def test_the_outbox_is_that_of_brute_force_and_a_second_run_adds_nothing(on_server: Workshop, shared: Path) -> None:
+    messages = real_messages(shared, 60)
+    box = on_server.folder / "inbox"
+    offsets = write_mbox(box, messages)
+    on_server.adapter("inbox", "mbox", box, max_messages=25)
+    with on_server.store as store:
+        store.add_queries(QUERIES)
+        summary = on_server.run()
+        wanted = brute_force("inbox", str(box), list(zip(offsets, map(unescape, messages), strict=True)))
+        assert sorted(outbox(store)) == sorted(wanted)
+        assert summary.notifications == len(wanted) == sum(summary.by_query.values())
+        assert (summary.read, summary.batches, summary.delivered) == (60, 3, len(wanted))
+        bodies = {record.body for record in store.notifications(limit=None)}
+        assert on_server.run().read == 0
+        assert sorted(outbox(store)) == sorted(wanted)
+        with Store.open(on_server.folder / "tamis.sqlite") as in_file:
+            assert in_file.add_queries(QUERIES)
+            on_server.toml = on_server.toml.replace(str(store.path), "tamis.sqlite")
+            on_server.toml = on_server.toml.replace('name = "test"', 'name = "other"\ncheckpoints = "c"\nwork = "w"')
+            on_server.run(in_file)
+            assert in_file.notification_ids() == store.notification_ids(), "a file and a server name them alike"
+            assert {record.body for record in in_file.notifications(limit=None)} == bodies
+            assert in_file.query_matches()[0].matches == store.query_matches()[0].matches
+
+
+def test_odd_texts_and_dead_letters_arrive(on_server: Workshop) -> None:
+    lines = on_server.folder / "lines.jsonl"
+    odd = r"tab\t back\\slash nul\u0000 newline\n \\N \u00e9"
+    lines.write_text(f'{{"a": 1, "text": "{odd}"}}\nnot json\n{{"a": 2}}\n')
+    on_server.adapter("lines", "jsonl", lines)
+    on_server.toml = on_server.toml.replace('type = "jsonl"', 'type = "jsonl"\nbody_field = "text"')
+    with on_server.store as store:
+        store.add_query(QuerySpec('odd "key" \\ \t é', "a > 0"))
+        summary = on_server.run()
+        assert (summary.notifications, summary.dead, summary.matched) == (2, 1, 2)
+        second, first = store.notifications()
+        assert first.body == "tab\t back\\slash nul\ufffd newline\n \\N é"
+        assert second.body is None
+        assert first.query_key == 'odd "key" \\ \t é'
+        (letter,) = store.dead_letters()
+        assert letter.raw == b"not json\n"
+
+
+def test_a_query_added_and_one_changed_have_their_versions(on_server: Workshop) -> None:
+    lines = on_server.folder / "lines.jsonl"
+    lines.write_text('{"a": 1}\n')
+    on_server.adapter("lines", "jsonl", lines)
+    with on_server.store as store:
+        store.add_query(QuerySpec("q", "a > 5"))
+        store.add_query(QuerySpec("q", "a > 0"))
+        on_server.run()
+        store.add_query(QuerySpec("q", "a > 1"))
+        with lines.open("a") as file:
+            file.write('{"a": 2}\n')
+        on_server.run()
+        assert [(it.query_key, it.query_version) for it in store.notifications(newest_first=False)] == [
+            ("q", 2),
+            ("q", 3),
+        ]
+
+
+def test_the_same_mail_in_two_folders_is_told_once(on_server: Workshop, shared: Path) -> None:
+    messages = real_messages(shared, 30)
+    for name in ("one", "two"):
+        write_mbox(on_server.folder / name, messages)
+        on_server.adapter(name, "mbox", on_server.folder / name, max_messages=7)
+    with on_server.store as store:
+        store.add_query(QuerySpec("all", "TRUE"))
+        on_server.run()
+        assert len(outbox(store)) == 30
+
+
+def test_a_server_that_restarts_is_waited_for(
+    on_server: Workshop,
+    postgres: Server,
+    in_background: Callable[[Callable[[], object]], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = on_server.folder / "lines.jsonl"
+    lines.write_text("".join(f'{{"a": {number}}}\n' for number in range(300)))
+    on_server.adapter("lines", "jsonl", lines, max_messages=100)
+    with on_server.store as store:
+        store.add_query(QuerySpec("q", "a >= 0"))
+        commit, told = store.commit_staged, threading.Event()
+
+        def commit_and_lose(*arguments: object, **options: object) -> object:
+            if not told.is_set():
+                told.set()
+                postgres.stop()
+                in_background(restart)
+            return commit(*arguments, **options)  # type: ignore[arg-type]
+
+        def restart() -> None:
+            time.sleep(1)
+            postgres.start()
+
+        monkeypatch.setattr(store, "commit_staged", commit_and_lose)
+        on_server.run()
+        assert told.is_set()
+        assert sorted(it[4] for it in outbox(store)) == sorted({it[4] for it in outbox(store)})
+        assert len(outbox(store)) == 300
+
+
+def test_a_second_pipeline_over_the_database_is_refused(on_server: Workshop) -> None:
+    from tamis.spark.lease import held_lease
+
+    with (
+        on_server.store as store,
+        held_lease(store, Path("one.toml")),
+        Store.open(str(store.path)) as other,
+        pytest.raises(StoreError, match=r"one\.toml over this store"),
+        held_lease(other, Path("two.toml")),
+    ):
+        pytest.fail("two run")
+
+
+def test_what_a_killed_run_staged_is_dropped(on_server: Workshop) -> None:
+    with on_server.store as store:
+        store.begin_staging()
+        on_server.adapter("lines", "jsonl", on_server.folder / "lines.jsonl")
+        (on_server.folder / "lines.jsonl").write_text("{}\n")
+        store.add_query(QuerySpec("q", "a > 0"))
+        on_server.run()
+        with store._read() as connection:
+            assert connection.exec_driver_sql("SELECT 1 FROM pg_tables WHERE tablename ~ '^staging_'").all() == []
+
+
+@given(st.text(), st.integers(1, 9), st.lists(st.text() | st.integers(), min_size=1, max_size=4))
+def test_ids_are_the_same_in_workers(key: str, version: int, named: list[str | int]) -> None:
+    import json
+
+    from tamis.spark.sinks.postgres_worker import _digest, _Query
+
+    of_message = json.dumps(named, separators=(",", ":"))[1:]
+    assert _digest(_Query(key, version).named + of_message) == notification_id(key, version, *named)
+
+
+def test_the_password_reaches_executors_and_no_file(on_server: Workshop) -> None:
+    with on_server.store as store:
+        assert isinstance(store.path, ServerUrl)
+        assert "password=" in store.conninfo()
+        assert "secret" not in str(store.path)
