@@ -100,7 +100,9 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>, path: &Path, index_heads: bool) -> R
     recovered.end(synced);
     let last = recovered.segments.last().map(|meta| meta.name);
     // The last segment may have been begun by a process that ended before its name was synced.
-    disk.sync_dir(path)?;
+    if last.is_some() {
+        disk.sync_dir(path)?;
+    }
     recovered.mark.write_synced(recovered.next.previous(), last)?;
     Ok(recovered)
 }
