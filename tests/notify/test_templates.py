@@ -19,7 +19,7 @@ from tamis.errors import ConfigError
 from tamis.notify.channels.eml import EmlChannel
 from tamis.notify.content import Marked, excerpts
 from tamis.notify.mail_writer import Mail, MailWriter
-from tamis.notify.wording import Reader, webhook_body
+from tamis.notify.wording import Recipient, webhook_body
 from tamis.store import DueDelivery, NotificationRecord
 
 FILES = {
@@ -96,10 +96,10 @@ def test_what_a_template_cannot_say_is_said_in_the_built_in_words(record: Notifi
 
 
 def test_a_webhook_says_what_its_template_says(record: NotificationRecord, folder: Path) -> None:
-    body, note = webhook_body(record, Reader(templates=folder), {"plain": True})
+    body, note = webhook_body(record, Recipient(templates=folder), {"plain": True})
     assert json.loads(body) == {"text": "Garden notes", "body": "Plant the *garlic*\nbefore the first *frost*.\n"}
     assert note is None
-    assert webhook_body(record, Reader(), {"plain": True}) == (b'{"plain": true}', None)
+    assert webhook_body(record, Recipient(), {"plain": True}) == (b'{"plain": true}', None)
 
 
 TEXT = st.text(st.sampled_from("ab <&\n*"), max_size=60)

@@ -169,7 +169,13 @@ def test_a_stop_gives_up_a_request_under_way(store: Store, clock: Clock, receive
     fill(store, 1, deliveries=("hook",))
     receiver.answer_after_s = 30.0
     (dispatcher, *_) = engine_of(store, clock, receiver.port).dispatchers
-    threading.Timer(0.3, dispatcher.interrupt).start()
+
+    def interrupt_when_asked() -> None:
+        while not receiver.received:
+            time.sleep(0.01)
+        dispatcher.interrupt()
+
+    threading.Thread(target=interrupt_when_asked, daemon=True).start()
     began = time.monotonic()
     dispatcher.deliver(10, lambda: bool(receiver.received))
     assert time.monotonic() - began < 15

@@ -11,7 +11,7 @@ from tamis.config.owners import OwnerConfig
 from tamis.notify.channels.channel import Sent
 from tamis.notify.mail import render
 from tamis.notify.unsubscribe import Links
-from tamis.notify.wording import Reader, words_for
+from tamis.notify.wording import Recipient, words_for
 from tamis.store import DueDelivery, NotificationRecord, Store
 
 
@@ -81,7 +81,7 @@ class MailWriter:
         links = self._links_of(recipients, records)
 
         def written(link: str) -> tuple[str, bytes, str | None]:
-            words, note = words_for(records, Reader(name, zone, templates, link))
+            words, note = words_for(records, Recipient(name, zone, templates, link))
             return *render(records, config.sender, recipients, config.domain, words, link), note
 
         mail_name, content, note = written(links[recipients[0]] if len(recipients) == 1 else "")

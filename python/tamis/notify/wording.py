@@ -19,11 +19,11 @@ from tamis.store import NotificationRecord
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Who reads the words.
+class Recipient:
+    """The person who gets the e-mail.
 
     Attributes:
-        owner: of the queries; may be empty.
+        owner: the owner of the queries; may be empty.
         zone: their time zone.
         templates: the folder of their templates, if there is one.
         unsubscribe: the link that ends such e-mails, if there is one.
@@ -35,31 +35,31 @@ class Reader:
     unsubscribe: str = ""
 
 
-def words_for(records: Sequence[NotificationRecord], reader: Reader) -> tuple[Words, str | None]:
+def words_for(records: Sequence[NotificationRecord], recipient: Recipient) -> tuple[Words, str | None]:
     """The words of an e-mail, and why a template could not be used, if one could not."""
     plain = words_of(records)
-    if reader.unsubscribe:
-        plain = plain._replace(text=f"{plain.text}\n\n-- \nTo get no more of these e-mails: {reader.unsubscribe}")
-    if reader.templates is None:
+    if recipient.unsubscribe:
+        plain = plain._replace(text=f"{plain.text}\n\n-- \nTo get no more of these e-mails: {recipient.unsubscribe}")
+    if recipient.templates is None:
         return plain, None
     try:
-        return _from_templates(records, reader.templates, plain, reader), None
+        return _from_templates(records, recipient.templates, plain, recipient), None
     except Exception as error:  # noqa: BLE001 - see above
         return plain, _note(error)
 
 
-def webhook_body(record: NotificationRecord, reader: Reader, plain: Any) -> tuple[bytes, str | None]:
+def webhook_body(record: NotificationRecord, recipient: Recipient, plain: Any) -> tuple[bytes, str | None]:
     """The body of a request, and why the template could not be used, if it could not.
 
     Args:
         record: the notification.
-        reader: with the folder of templates.
+        recipient: with the folder of templates.
         plain: the body without a template, as a value for JSON.
     """
-    if reader.templates is None:
+    if recipient.templates is None:
         return json.dumps(plain).encode(), None
     try:
-        given = templates_of(reader.templates).render("webhook.json", {**_fields(record), **_common(reader)})
+        given = templates_of(recipient.templates).render("webhook.json", {**_fields(record), **_common(recipient)})
         return json.dumps(json.loads(given)).encode(), None
     except Exception as error:  # noqa: BLE001 - see above
         return json.dumps(plain).encode(), _note(error)
@@ -69,9 +69,9 @@ def _note(error: Exception) -> str:
     return f"in the built-in words, because a template failed: {' '.join(str(error).split())[:300]}"
 
 
-def _from_templates(records: Sequence[NotificationRecord], folder: Path, plain: Words, reader: Reader) -> Words:
+def _from_templates(records: Sequence[NotificationRecord], folder: Path, plain: Words, recipient: Recipient) -> Words:
     templates, prefix = templates_of(folder), "digest-" if len(records) > 1 else ""
-    context = {**(_digest_fields(records) if prefix else _fields(records[0])), **_common(reader)}
+    context = {**(_digest_fields(records) if prefix else _fields(records[0])), **_common(recipient)}
     body = "digest" if prefix else "mail"
 
     def render(name: str, otherwise: str | None) -> str | None:
@@ -81,8 +81,8 @@ def _from_templates(records: Sequence[NotificationRecord], folder: Path, plain: 
     return Words(" ".join(line.split()), render(f"{body}.txt", plain.text) or "", render(f"{body}.html", None))
 
 
-def _common(reader: Reader) -> dict[str, Any]:
-    return {"owner": reader.owner, "zone": reader.zone, "unsubscribe": reader.unsubscribe}
+def _common(recipient: Recipient) -> dict[str, Any]:
+    return {"owner": recipient.owner, "zone": recipient.zone, "unsubscribe": recipient.unsubscribe}
 
 
 def _fields(record: NotificationRecord) -> Known:

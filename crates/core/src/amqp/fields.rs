@@ -32,28 +32,28 @@ impl std::error::Error for EncodeError {}
 /// # Errors
 /// The errors of [`super::Method::decode`], and tables that cannot be decoded.
 pub fn decode(payload: &[u8]) -> Result<(&'static MethodSpec, Table), DecodeError> {
-    let mut reader = WireDecoder::new(payload);
-    reader.u32()?;
+    let mut decoder = WireDecoder::new(payload);
+    decoder.u32()?;
     let unknown = DecodeError { code: ReplyCode::NotImplemented, reason: "unknown method" };
     let spec = spec_of(MethodId::of_payload(payload)).ok_or(unknown)?;
     let mut fields = Table::new();
     for &(name, kind) in spec.fields {
-        fields.push(name, read(&mut reader, kind)?);
+        fields.push(name, read(&mut decoder, kind)?);
     }
-    reader.finish()?;
+    decoder.finish()?;
     Ok((spec, fields))
 }
 
-fn read(reader: &mut WireDecoder<'_>, kind: FieldKind) -> Result<FieldValue, DecodeError> {
+fn read(decoder: &mut WireDecoder<'_>, kind: FieldKind) -> Result<FieldValue, DecodeError> {
     Ok(match kind {
-        FieldKind::Bit => FieldValue::Bool(reader.bit()?),
-        FieldKind::Octet => FieldValue::U8(reader.u8()?),
-        FieldKind::Short => FieldValue::U16(reader.u16()?),
-        FieldKind::Long => FieldValue::U32(reader.u32()?),
-        FieldKind::LongLong => FieldValue::I64(reader.i64()?),
-        FieldKind::ShortString => reader.short()?.into(),
-        FieldKind::LongString => FieldValue::Bytes(reader.long_bytes()?.into()),
-        FieldKind::Table => FieldValue::Table(RawTable::new(reader.long_bytes()?).parse()?),
+        FieldKind::Bit => FieldValue::Bool(decoder.bit()?),
+        FieldKind::Octet => FieldValue::U8(decoder.u8()?),
+        FieldKind::Short => FieldValue::U16(decoder.u16()?),
+        FieldKind::Long => FieldValue::U32(decoder.u32()?),
+        FieldKind::LongLong => FieldValue::I64(decoder.i64()?),
+        FieldKind::ShortString => decoder.short()?.into(),
+        FieldKind::LongString => FieldValue::Bytes(decoder.long_bytes()?.into()),
+        FieldKind::Table => FieldValue::Table(RawTable::new(decoder.long_bytes()?).parse()?),
     })
 }
 

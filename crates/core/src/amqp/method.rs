@@ -72,7 +72,7 @@ pub fn spec_named(name: &str) -> Option<&'static MethodSpec> {
 /// A type of fields, which can be decoded and encoded.
 trait MethodField<'a>: Sized {
     const KIND: FieldKind;
-    fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError>;
+    fn read(decoder: &mut WireDecoder<'a>) -> Result<Self, DecodeError>;
     fn write(&self, writer: &mut WireEncoder<'_>);
 }
 
@@ -81,8 +81,8 @@ macro_rules! number_fields {
         $(impl<'a> MethodField<'a> for $type {
             const KIND: FieldKind = FieldKind::$kind;
             #[inline]
-            fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
-                reader.$read()
+            fn read(decoder: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
+                decoder.$read()
             }
             #[inline]
             fn write(&self, writer: &mut WireEncoder<'_>) {
@@ -102,8 +102,8 @@ number_fields! {
 impl<'a> MethodField<'a> for bool {
     const KIND: FieldKind = FieldKind::Bit;
     #[inline]
-    fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
-        reader.bit()
+    fn read(decoder: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
+        decoder.bit()
     }
     #[inline]
     fn write(&self, writer: &mut WireEncoder<'_>) {
@@ -114,8 +114,8 @@ impl<'a> MethodField<'a> for bool {
 impl<'a> MethodField<'a> for &'a str {
     const KIND: FieldKind = FieldKind::ShortString;
     #[inline]
-    fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
-        reader.short()
+    fn read(decoder: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
+        decoder.short()
     }
     #[inline]
     fn write(&self, writer: &mut WireEncoder<'_>) {
@@ -126,8 +126,8 @@ impl<'a> MethodField<'a> for &'a str {
 impl<'a> MethodField<'a> for &'a [u8] {
     const KIND: FieldKind = FieldKind::LongString;
     #[inline]
-    fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
-        reader.long_bytes()
+    fn read(decoder: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
+        decoder.long_bytes()
     }
     #[inline]
     fn write(&self, writer: &mut WireEncoder<'_>) {
@@ -138,8 +138,8 @@ impl<'a> MethodField<'a> for &'a [u8] {
 impl<'a> MethodField<'a> for RawTable<'a> {
     const KIND: FieldKind = FieldKind::Table;
     #[inline]
-    fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
-        reader.long_bytes().map(RawTable::new)
+    fn read(decoder: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
+        decoder.long_bytes().map(RawTable::new)
     }
     #[inline]
     fn write(&self, writer: &mut WireEncoder<'_>) {
@@ -196,12 +196,12 @@ macro_rules! methods {
             /// 540 for a method that does not exist, 502 when the fields do not fit the payload or a name is not UTF-8.
             #[inline]
             pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
-                let mut reader = WireDecoder::new(payload);
-                let id = reader.u32()?;
+                let mut decoder = WireDecoder::new(payload);
+                let id = decoder.u32()?;
                 Ok(match (id >> 16, id & 0xFFFF) {
                     $(($class, $method) => Self::$variant({
-                        let method = $variant { $($field: <$type as MethodField>::read(&mut reader)?),* };
-                        reader.finish()?;
+                        let method = $variant { $($field: <$type as MethodField>::read(&mut decoder)?),* };
+                        decoder.finish()?;
                         method
                     }),)*
                     _ => return Err(UNKNOWN_METHOD),

@@ -37,19 +37,19 @@ impl<'a> ContentHeader<'a> {
     /// 505 for content of another class than basic; 502 for properties that cannot be decoded.
     #[inline]
     pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = WireDecoder::new(payload);
-        let class_id = reader.u16()?;
+        let mut decoder = WireDecoder::new(payload);
+        let class_id = decoder.u16()?;
         if class_id != CLASS_BASIC {
             return Err(DecodeError {
                 code: ReplyCode::UnexpectedFrame,
                 reason: "a content header of another class than basic",
             });
         }
-        if reader.u16()? != 0 {
+        if decoder.u16()? != 0 {
             return Err(DecodeError::syntax("a content header with a weight"));
         }
-        let body_size = reader.u64()?;
-        Ok(Self { body_size, properties: BasicProperties::parse(reader.remaining())? })
+        let body_size = decoder.u64()?;
+        Ok(Self { body_size, properties: BasicProperties::parse(decoder.remaining())? })
     }
 
     /// Appends the whole header frame.
@@ -145,8 +145,8 @@ macro_rules! getters {
 /// Walks over the properties at the start of `bytes`, to the byte behind them.
 #[inline]
 fn check(bytes: &[u8]) -> Result<WireDecoder<'_>, DecodeError> {
-    let mut reader = WireDecoder::new(bytes);
-    let flags = reader.u16()?;
+    let mut decoder = WireDecoder::new(bytes);
+    let flags = decoder.u16()?;
     if flags & flag::UNKNOWN != 0 {
         return Err(DecodeError::syntax("a content header sets unknown property flags"));
     }
@@ -155,13 +155,13 @@ fn check(bytes: &[u8]) -> Result<WireDecoder<'_>, DecodeError> {
         let highest = 1 << (15 - left.leading_zeros());
         left ^= highest;
         match highest {
-            flag::HEADERS => RawTable::new(reader.long_bytes()?).check()?,
-            flag::DELIVERY_MODE | flag::PRIORITY => drop(reader.u8()?),
-            flag::TIMESTAMP => drop(reader.u64()?),
-            _ => drop(reader.short()?),
+            flag::HEADERS => RawTable::new(decoder.long_bytes()?).check()?,
+            flag::DELIVERY_MODE | flag::PRIORITY => drop(decoder.u8()?),
+            flag::TIMESTAMP => drop(decoder.u64()?),
+            _ => drop(decoder.short()?),
         }
     }
-    Ok(reader)
+    Ok(decoder)
 }
 
 impl<'a> BasicProperties<'a> {
@@ -202,8 +202,8 @@ impl<'a> BasicProperties<'a> {
     /// The position of the value of `flag`, or None when it is not set.
     #[inline]
     fn seek(&self, flag: u16) -> Option<WireDecoder<'a>> {
-        let mut reader = WireDecoder::new(self.0);
-        let flags = reader.u16().ok()?;
+        let mut decoder = WireDecoder::new(self.0);
+        let flags = decoder.u16().ok()?;
         if flags & flag == 0 {
             return None;
         }
@@ -213,13 +213,13 @@ impl<'a> BasicProperties<'a> {
             let highest = 1 << (15 - before.leading_zeros());
             before ^= highest;
             match highest {
-                flag::HEADERS => drop(reader.long_bytes().ok()?),
-                flag::DELIVERY_MODE | flag::PRIORITY => drop(reader.u8().ok()?),
-                flag::TIMESTAMP => drop(reader.u64().ok()?),
-                _ => drop(reader.short_bytes().ok()?),
+                flag::HEADERS => drop(decoder.long_bytes().ok()?),
+                flag::DELIVERY_MODE | flag::PRIORITY => drop(decoder.u8().ok()?),
+                flag::TIMESTAMP => drop(decoder.u64().ok()?),
+                _ => drop(decoder.short_bytes().ok()?),
             }
         }
-        Some(reader)
+        Some(decoder)
     }
 
     getters! {

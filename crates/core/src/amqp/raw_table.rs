@@ -77,25 +77,25 @@ pub enum RawValue<'a> {
 
 impl<'a> RawValue<'a> {
     #[inline]
-    fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
-        Ok(match reader.u8()? {
-            b'S' => Self::Text(reader.long_bytes()?),
-            b't' => Self::Bool(reader.u8()? != 0),
-            b'I' => Self::I32(reader.i32()?),
-            b'l' | b'L' => Self::I64(reader.i64()?),
-            b'F' => Self::Table(RawTable(reader.long_bytes()?)),
-            b'A' => Self::Array(RawArray(reader.long_bytes()?)),
-            b'b' => Self::I8(reader.i8()?),
-            b'B' => Self::U8(reader.u8()?),
-            b's' => Self::I16(reader.i16()?),
-            b'u' => Self::U16(reader.u16()?),
-            b'i' => Self::U32(reader.u32()?),
-            b'f' => Self::F32(reader.f32()?),
-            b'd' => Self::F64(reader.f64()?),
-            b'D' => Self::Decimal { scale: reader.u8()?, unscaled: reader.i32()? },
-            b'T' => Self::Timestamp(reader.u64()?),
+    fn read(decoder: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
+        Ok(match decoder.u8()? {
+            b'S' => Self::Text(decoder.long_bytes()?),
+            b't' => Self::Bool(decoder.u8()? != 0),
+            b'I' => Self::I32(decoder.i32()?),
+            b'l' | b'L' => Self::I64(decoder.i64()?),
+            b'F' => Self::Table(RawTable(decoder.long_bytes()?)),
+            b'A' => Self::Array(RawArray(decoder.long_bytes()?)),
+            b'b' => Self::I8(decoder.i8()?),
+            b'B' => Self::U8(decoder.u8()?),
+            b's' => Self::I16(decoder.i16()?),
+            b'u' => Self::U16(decoder.u16()?),
+            b'i' => Self::U32(decoder.u32()?),
+            b'f' => Self::F32(decoder.f32()?),
+            b'd' => Self::F64(decoder.f64()?),
+            b'D' => Self::Decimal { scale: decoder.u8()?, unscaled: decoder.i32()? },
+            b'T' => Self::Timestamp(decoder.u64()?),
             b'V' => Self::Void,
-            b'x' => Self::Bytes(reader.long_bytes()?),
+            b'x' => Self::Bytes(decoder.long_bytes()?),
             _ => return Err(UNKNOWN_TYPE),
         })
     }
@@ -210,12 +210,12 @@ impl<'a> RawTable<'a> {
 
     /// The fields in their order, each with its own bytes (name, type and value), to be copied without being decoded.
     pub(crate) fn fields_as_bytes(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
-        let mut reader = WireDecoder::new(self.0);
+        let mut decoder = WireDecoder::new(self.0);
         std::iter::from_fn(move || {
-            let before = reader.remaining();
-            let key = reader.short().ok()?;
-            RawValue::read(&mut reader).ok()?;
-            Some((key, &before[..before.len() - reader.remaining().len()]))
+            let before = decoder.remaining();
+            let key = decoder.short().ok()?;
+            RawValue::read(&mut decoder).ok()?;
+            Some((key, &before[..before.len() - decoder.remaining().len()]))
         })
     }
 

@@ -21,7 +21,7 @@ from tamis.config.owners import OwnerConfig
 from tamis.notify.channels.channel import ChannelError, ChannelTimeoutError, Sent
 from tamis.notify.channels.interruptible import InterruptibleLoop, ServerChannel
 from tamis.notify.channels.jsonl import as_json
-from tamis.notify.wording import Reader, webhook_body
+from tamis.notify.wording import Recipient, webhook_body
 from tamis.retry_after import retry_after_s
 from tamis.store import DueDelivery
 
@@ -107,8 +107,8 @@ class WebhookChannel(ServerChannel):
 
     def _body(self, delivery: DueDelivery) -> tuple[bytes, str | None]:
         owner = self._owners.get(delivery.owner)
-        reader = Reader(delivery.owner, owner.time_zone if owner else "UTC", self._config.templates)
-        return webhook_body(delivery.notification, reader, as_json(delivery.notification))
+        recipient = Recipient(delivery.owner, owner.time_zone if owner else "UTC", self._config.templates)
+        return webhook_body(delivery.notification, recipient, as_json(delivery.notification))
 
     async def _answer(self, message_id: str, body: bytes) -> tuple[int, str, float]:
         """Post one request; return the status, what to tell of it, and how long to wait, in seconds."""

@@ -191,44 +191,44 @@ impl Definition {
     /// # Errors
     /// The bytes are of a later version, or not a definition. [`super::Topology::recover`] checks further.
     pub fn decode(bytes: &[u8]) -> Result<Self, DefinitionError> {
-        let mut reader = match bytes {
+        let mut decoder = match bytes {
             [VERSION, remaining @ ..] => DefinitionFields(remaining),
             [] => return Err(DefinitionError("an empty definition")),
             _ => return Err(DefinitionError("a definition of a later version")),
         };
-        let definition = match reader.kind()? {
-            VHOST => Self::Vhost { vhost: reader.text()? },
+        let definition = match decoder.kind()? {
+            VHOST => Self::Vhost { vhost: decoder.text()? },
             EXCHANGE => {
-                let (vhost, name) = (reader.text()?, reader.text()?);
-                let kind = reader.text()?.parse().map_err(|_| DefinitionError("an exchange of an unknown type"))?;
-                let flags = reader.byte()?;
+                let (vhost, name) = (decoder.text()?, decoder.text()?);
+                let kind = decoder.text()?.parse().map_err(|_| DefinitionError("an exchange of an unknown type"))?;
+                let flags = decoder.byte()?;
                 let (auto_delete, internal) = (flags & 1 != 0, flags & 2 != 0);
-                Self::Exchange { vhost, name, kind, auto_delete, internal, arguments: reader.bytes()?.to_vec() }
+                Self::Exchange { vhost, name, kind, auto_delete, internal, arguments: decoder.bytes()?.to_vec() }
             }
             QUEUE => {
-                let (vhost, name, auto_delete) = (reader.text()?, reader.text()?, reader.byte()? != 0);
-                let arguments = reader.bytes()?.to_vec();
-                let creator = if reader.is_empty() { None } else { Some(reader.text()?.into()) };
+                let (vhost, name, auto_delete) = (decoder.text()?, decoder.text()?, decoder.byte()? != 0);
+                let arguments = decoder.bytes()?.to_vec();
+                let creator = if decoder.is_empty() { None } else { Some(decoder.text()?.into()) };
                 Self::Queue { vhost, name, auto_delete, arguments, creator }
             }
             BINDING => {
-                let (vhost, source) = (reader.text()?, reader.text()?);
-                let to_exchange = reader.byte()? == TO_EXCHANGE;
-                let (target, key, arguments) = (reader.text()?, reader.text()?, reader.bytes()?.to_vec());
-                let stored = match reader.is_empty() {
+                let (vhost, source) = (decoder.text()?, decoder.text()?);
+                let to_exchange = decoder.byte()? == TO_EXCHANGE;
+                let (target, key, arguments) = (decoder.text()?, decoder.text()?, decoder.bytes()?.to_vec());
+                let stored = match decoder.is_empty() {
                     true => None,
-                    false => Some(StoredQuery { language: reader.text()?.into(), text: reader.text()?.into() }),
+                    false => Some(StoredQuery { language: decoder.text()?.into(), text: decoder.text()?.into() }),
                 };
                 Self::Binding { vhost, source, target, to_exchange, key, arguments, stored }
             }
             READER => {
-                let (vhost, stream, name) = (reader.text()?, reader.text()?, reader.text()?);
-                let next = reader.bytes()?.try_into().map_err(|_| DefinitionError("an offset that is no number"))?;
+                let (vhost, stream, name) = (decoder.text()?, decoder.text()?, decoder.text()?);
+                let next = decoder.bytes()?.try_into().map_err(|_| DefinitionError("an offset that is no number"))?;
                 Self::Reader { vhost, stream, name, next: u64::from_le_bytes(next) }
             }
             _ => return Err(DefinitionError("a definition of an unknown kind")),
         };
-        reader.finish()?;
+        decoder.finish()?;
         Ok(definition)
     }
 }
