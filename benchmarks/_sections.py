@@ -512,6 +512,13 @@ Another process appends lines to a file at a steady rate. The pipeline matches t
             )
         ],
     ),
+    Section(
+        "sinks",
+        "The homes of notifications",
+        """
+A round is one batch. It is matched and written to a SQLite file, a PostgreSQL database on this machine, or Delta
+tables. The baseline matches the same messages and writes nothing. All sync their commits to disk.""",
+    ),
 ]
 
 # ---- the aims --------------------------------------------------------------------------------------------------------
@@ -766,4 +773,23 @@ GOALS = [
     ),
     Goal("arrival to outbox, p50", "pipeline_latency", "latency", "p50_s", 1, "s"),
     Goal("arrival to outbox, p99", "pipeline_latency", "latency", "p99_s", 3, "s"),
+    *(
+        Goal(
+            f"notifications into {home}, 100 matches, 2 workers",
+            *("sinks", "sinks", "notifications_per_s", 20_000, "/s"),
+            where={"home": home, "matches": 100, "workers": 2},
+            is_least=True,
+            decimals=0,
+        )
+        for home in ("postgres", "delta")
+    ),
+    *(
+        Goal(
+            f"the driver's share of the CPU into {home}, 100 matches",
+            *("sinks", "sinks", "driver_percent", 5, "%"),
+            where={"home": home, "matches": 100},
+            decimals=1,
+        )
+        for home in ("postgres", "delta")
+    ),
 ]

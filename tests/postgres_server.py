@@ -40,12 +40,16 @@ def _other_user() -> str | None:
 
 
 class Server:
-    """A server that listens on this machine only; its user `tamis` may make databases."""
+    """A server that listens on this machine only; its user `tamis` may make databases.
 
-    def __init__(self) -> None:
+    Args:
+        fsync: whether a commit is on disk when it ends. Tests kill clients, and the machine itself does not fail.
+    """
+
+    def __init__(self, fsync: bool = False) -> None:
         bin_ = programs()
         assert bin_ is not None
-        self._bin = bin_
+        self._bin, self._fsync = bin_, fsync
         self._user = _other_user() if os.geteuid() == 0 else None
         self._folder = Path(tempfile.mkdtemp(prefix="tamis-postgres-"))
         if self._user is not None:
@@ -65,8 +69,7 @@ class Server:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         settings = {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": self._folder}
-        # What is on disk survives the tests' kills of clients; the machine itself does not fail.
-        settings |= {"fsync": "off", "max_connections": 200}
+        settings |= {"fsync": "on" if self._fsync else "off", "max_connections": 200}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -83,6 +86,12 @@ class Server:
             if self._process.poll() is not None or time.monotonic() > until:
                 raise RuntimeError((self._folder / "log").read_text())
             time.sleep(0.05)
+
+    @property
+    def pid(self) -> int:
+        """The process that has started all others of the server."""
+        assert self._process is not None
+        return self._process.pid
 
     def stop(self) -> None:
         """Stop it at once, and wait for its end; its data stay."""

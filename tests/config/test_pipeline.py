@@ -150,6 +150,12 @@ MISTAKES = [
         '"in/box"',
         "line 8: name: expected letters, digits, '_', '.' and '-', beginning with a letter or digit, not 'in/box'",
     ),
+    (
+        "= 100",
+        '= 100\nnotifications = "results"',
+        "line 13: [[delivery]] needs the outbox of the store, and 'notifications' in [pipeline] puts the results into "
+        "Delta tables instead; leave one of them out",
+    ),
     ("= 100", "= 0", "line 3: interval_ms: expected a number above 0, not 0"),
     ("= 100", "= -1", "line 3: interval_ms: expected a number above 0, not -1"),
     ("= 100", '= "100"', "line 3: interval_ms: expected a whole number, not '100'"),

@@ -159,14 +159,14 @@ def test_what_a_killed_run_staged_is_dropped(on_server: Workshop) -> None:
             assert connection.exec_driver_sql("SELECT 1 FROM pg_tables WHERE tablename ~ '^staging_'").all() == []
 
 
-@given(st.text(), st.integers(1, 9), st.lists(st.text() | st.integers(), min_size=1, max_size=4))
-def test_ids_are_the_same_in_workers(key: str, version: int, named: list[str | int]) -> None:
-    import json
+@given(st.text(), st.integers(1, 9), st.none() | st.text(), st.text(), st.integers())
+def test_ids_are_the_same_in_workers(key: str, version: int, identity: str | None, partition: str, offset: int) -> None:
+    from tamis.spark.sinks.names import NamedQuery, named
 
-    from tamis.spark.sinks.postgres_worker import _digest, _Query
-
-    of_message = json.dumps(named, separators=(",", ":"))[1:]
-    assert _digest(_Query(key, version).named + of_message) == notification_id(key, version, *named)
+    place = {"partition": partition, "offset": offset, "digest": "d"}
+    message = ("source", *place.values()) if identity is None else (identity,)
+    row = place | {"identity": identity}
+    assert NamedQuery(key, version).id_of(named(row, "source")) == notification_id(key, version, *message)
 
 
 def test_the_password_reaches_executors_and_no_file(on_server: Workshop) -> None:

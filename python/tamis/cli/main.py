@@ -24,6 +24,7 @@ EXTRAS = {
     "selectolax": "adapters",
     "aiosmtplib": "notify",
     "psycopg": "postgres",
+    "deltalake": "delta",
     "argon2": "server",
     "uvloop": "server",
     "structlog": "server",

@@ -56,6 +56,7 @@ class PipelineSection(Section):
         checkpoints: the folder of Spark's checkpoints.
         work: the folder of snapshots.
         interval_ms: minimum time between the starts of two batches.
+        notifications: the folder of Delta tables that take the results, instead of the store.
         keep_days: how long notifications, their messages and dead letters are kept once they are settled.
     """
 
@@ -63,6 +64,7 @@ class PipelineSection(Section):
     store: PlaceBeside = Field(default=Path("tamis.sqlite"), validate_default=True)
     checkpoints: PathBeside = Field(default=Path("checkpoints"), validate_default=True)
     work: PathBeside = Field(default=Path("work"), validate_default=True)
+    notifications: PathBeside | None = None
     interval_ms: Milliseconds = 200
     keep_days: Days | None = None
 
@@ -208,6 +210,22 @@ class PipelineConfig(Section):
                 raise MistakeError(
                     ("owner", index, "confirm"), "'confirm' needs [unsubscribe], where links are answered"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _tables_have_no_outbox(self) -> Self:
+        """Refuse what works through the outbox of the store, if notifications are in Delta tables."""
+        if self.pipeline.notifications is None:
+            return self
+        asked: dict[tuple[str | int, ...], str] = {("delivery", 0): "[[delivery]]"} if self.deliveries else {}
+        asked |= {("owner", 0): "[[owner]]"} if self.owners else {}
+        asked |= {("pipeline", "keep_days"): "'keep_days'"} if self.pipeline.keep_days is not None else {}
+        for location, name in asked.items():
+            raise MistakeError(
+                location,
+                f"{name} needs the outbox of the store, and 'notifications' in [pipeline] puts the results into Delta "
+                "tables instead; leave one of them out",
+            )
         return self
 
     @model_validator(mode="after")

@@ -81,10 +81,16 @@ def backfill(
         spark: a session to use and leave running; without it, one is started on this machine, and ended.
 
     Raises:
-        AdapterError: there is no such adapter, its messages cannot be read again, or there is no such query.
+        AdapterError: there is no such adapter, its messages cannot be read again, there is no such query, or the
+            notifications are in Delta tables.
         StoreError: the pipeline runs; or the store cannot be written.
         TamisError: Spark did not start.
     """
+    if config.pipeline.notifications is not None:
+        raise AdapterError(
+            "[pipeline] notifications: tables cannot be filled again, because they would have each notification twice; "
+            "give the pipeline a store alone, or read into new tables with another pipeline"
+        )
     adapter = _adapter(config, name)
     source = adapter.source()
     source.check()
@@ -136,7 +142,7 @@ class _Backfill:
         self, store: Store, snapshots: Snapshots, adapter: Adapter, source: Source, spark: SparkSession, stream: str
     ) -> None:
         self._store, self._snapshots, self._adapter, self._source = store, snapshots, adapter, source
-        self._spark, self._stream, self._sink = spark, stream, sink_of(store)
+        self._spark, self._stream, self._sink = spark, stream, sink_of(store, None)
         (data_source,) = (it for it in data_sources() if it.name() == adapter.format)
         self._schema = data_source(adapter.options()).schema()
         self._summary = BackfillSummary()

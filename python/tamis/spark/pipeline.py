@@ -184,7 +184,7 @@ class _Run:
     def __init__(self, config: PipelineConfig, store: Store, spark: SparkSession, once: bool) -> None:
         self._config, self._store, self._once = config, store, once
         self._tally = Tally()
-        self._sink = sink_of(store)
+        self._sink = sink_of(store, config.pipeline.notifications)
         self._snapshots = Snapshots(store, config.pipeline.work, functools.partial(ship, spark))
         links = Links(it.url, it.secret()) if (it := config.unsubscribe) else None
         engine = NotificationEngine(

@@ -116,6 +116,23 @@ class Batches(Database):
         while self._fan_out_piece():
             time.sleep(_PAUSE_S)
 
+    def record_batch(self, stream: str, batch_id: int, counts: BatchCounts) -> BatchCounts:
+        """Record that a batch is done whose rows are kept elsewhere; a batch that is done stays as it is.
+
+        Returns:
+            The counts on record.
+
+        Raises:
+            KeyError: the batch was never pinned.
+            StoreError: the store cannot be written.
+        """
+        with self._write() as connection:
+            known = counts_if_done(connection, stream, batch_id)
+            if known is None:
+                record_done(connection, stream, batch_id, counts, ())
+        self.fan_out()
+        return known or counts
+
     def batch_counts(self, stream: str, batch_id: int) -> BatchCounts | None:
         """The counts of a batch that is done; None if it is not."""
         with self._read() as connection:

@@ -5,13 +5,13 @@ The driver sees counts, never rows."""
 from __future__ import annotations
 
 import logging
-from collections import Counter
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from tamis.errors import StoreError, StoreLostError
 from tamis.spark.matching.operator import in_worker
+from tamis.spark.sinks.names import summed
 from tamis.spark.sinks.sink import Batch, Matching, Written
 from tamis.spark.snapshots import Snapshot
 from tamis.store import Store
@@ -56,13 +56,8 @@ class PostgresSink:
             {"conninfo": conninfo, "staging": staging, "source": batch.source},
             "tamis.spark.sinks.postgres_worker",
         )
-        counted = matching.rows.mapInArrow(function, "kind string, key string, count bigint").toArrow().to_pylist()
-        totals, by_query = Counter[str](), Counter[str]()
-        for row in counted:
-            if row["kind"] == "query":
-                by_query[row["key"]] += row["count"]
-            else:
-                totals[row["kind"]] += row["count"]
+        rows = matching.rows.mapInArrow(function, "kind string, key string, count bigint").toArrow().to_pylist()
+        totals, by_query = summed(rows)
         counts = self._store.commit_staged(
             batch.stream,
             batch.number,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,12 +10,9 @@ import psycopg
 import pyarrow as pa
 from pyspark import TaskContext
 
-from tamis.spark.matching.worker import open_engine
+from tamis.spark.sinks.names import NamedQueries, NamedQuery, counted, named
 from tamis.store.postgres import WAIT_S, connect
 from tamis.store.staging import Staging
-
-COUNTED = pa.schema([("kind", pa.string()), ("key", pa.string()), ("count", pa.int64())])
-"""What a task returns: the number of messages that ``matched`` or are ``dead``, and of matches of each ``query``."""
 
 _ROWS = 100  # Arrow's rows that are Python's at a time
 _COPY_BYTES = 1 << 20
@@ -66,8 +61,7 @@ class _Copy:
         self, connection: psycopg.Connection[Any], staging: Staging, source: str, path: str, first: int
     ) -> None:
         self._connection, self._staging, self._source = connection, staging, source
-        self._engine = open_engine(path)
-        self._queries: dict[int, _Query] = {}
+        self._queries = NamedQueries(path, _Query)
         self._message = first
         self._texts: dict[str, list[str]] = {name: [] for name in staging.tables()}
         self._size = 0
@@ -95,24 +89,17 @@ class _Copy:
 
     def counted(self) -> pa.RecordBatch:
         """What was counted, as `COUNTED`."""
-        by_query: Counter[str] = Counter()
-        for subscription_id, count in self._counts.items():
-            by_query[self._queries[subscription_id].key] += count
-        kinds = ["matched", "dead", *("query" for _ in by_query)]
-        counts = [self._matched, self._dead, *by_query.values()]
-        columns = [pa.array(kinds), pa.array([None, None, *by_query], pa.string()), pa.array(counts, pa.int64())]
-        return pa.RecordBatch.from_arrays(columns, schema=COUNTED)
+        return counted(self._matched, self._dead, self._queries.by_key(self._counts))
 
     def _add_message(self, row: dict[str, Any]) -> None:
         number, self._message = self._message, self._message + 1
         place = (row["partition"], row["offset"], row["digest"])
         fields = (*place, row["topic"] or "", row["properties"] or "{}", row["body"], row["xml"])
         self._put(self._staging.messages, f"{number}\t{_line(fields)}")
-        named = (self._source, *place) if row["identity"] is None else (row["identity"],)
-        of_message = json.dumps(named, separators=(",", ":"))[1:]
+        message = named(row, self._source)
         lines = [
-            f"{number}\t{order}\t{_digest(query.named + of_message)}\t{query.copied}\n"
-            for order, query in enumerate(self._queries_of(row["ids"]))
+            f"{number}\t{order}\t{query.id_of(message)}\t{query.copied}\n"
+            for order, query in enumerate(self._queries.of(row["ids"]))
         ]
         self._put(self._staging.notifications, "".join(lines))
         self._counts.update(row["ids"])
@@ -128,28 +115,15 @@ class _Copy:
         self._texts[table].append(text)
         self._size += len(text)
 
-    def _queries_of(self, ids: Sequence[int]) -> list[_Query]:
-        known = self._queries
-        if new := [one for one in ids if one not in known]:
-            for one, (key, version) in zip(new, self._engine.keys(new), strict=True):
-                known[one] = _Query(key, version)
-        return [known[one] for one in ids]
 
+class _Query(NamedQuery):
+    """A query, and how COPY takes its key and version."""
 
-class _Query:
-    """A version of a query: its key, how ids of notifications begin, and how COPY takes it."""
-
-    __slots__ = ("copied", "key", "named")
+    __slots__ = ("copied",)
 
     def __init__(self, key: str, version: int) -> None:
-        self.key = key
-        self.named = json.dumps([key, version], separators=(",", ":"))[:-1] + ","
+        super().__init__(key, version)
         self.copied = f"{key.translate(_ESCAPES)}\t{version}"
-
-
-def _digest(named: str) -> str:
-    """As `tamis.store.notification_id`, of which this is the end."""
-    return hashlib.sha256(named.encode()).hexdigest()[:32]
 
 
 def _line(fields: Sequence[Any]) -> str:
