@@ -1,6 +1,6 @@
 """Measures notifications per second by home: a SQLite file, a PostgreSQL database, and Delta tables.
 
-    python benchmarks/sinks.py [--messages N] [--rounds N]
+    python benchmarks/sinks.py [--messages N] [--rounds N] [--homes A,B]
 
 Each round is one batch, with 1 and with 100 matches a message, by one and by two worker processes. The baseline of the
 same run matches the same messages and writes nothing. The driver's share is the CPU time of its Python process, of that
@@ -128,15 +128,17 @@ def _timed(write: Callable[[int], None], roots: list[int], count: int) -> Iterat
         yield time.perf_counter() - began, own_cpu_s() - own, cpu_s(roots) - every
 
 
-def measure(workers: int, urls: list[str], server: int, messages: int, count: int) -> Iterator[dict[str, Any]]:
-    """Measure every home with a number of workers."""
+def measure(
+    workers: int, homes: list[str], urls: list[str], server: int, messages: int, count: int
+) -> Iterator[dict[str, Any]]:
+    """Measure some homes with a number of workers."""
     from tamis.spark.sessions import close_session, session
 
     with tempfile.TemporaryDirectory() as scratch:
         spark = session("sinks", master=f"local[{workers}]", folder=Path(scratch))
         for matches in MATCHES:
             of_round = messages if matches == 1 else messages // 10
-            for home in HOMES:
+            for home in homes:
                 if home == "postgres" and not urls:
                     continue
                 folder = Path(scratch) / f"{home}-{matches}"
@@ -161,18 +163,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=20_000, help="of a round with one match; a tenth with 100")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--homes", default=",".join(HOMES))
     parser.add_argument("--workers", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--server", nargs="*", default=[], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.workers:
         pid, *urls = arguments.server or ["0"]
-        for row in measure(arguments.workers, urls, int(pid), arguments.messages, arguments.rounds):
+        homes = arguments.homes.split(",")
+        for row in measure(arguments.workers, homes, urls, int(pid), arguments.messages, arguments.rounds):
             print(json.dumps(row), flush=True)
         return
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     from tests.postgres_server import PASSWORD, Server, why_not
 
-    results = Results("sinks", f"--messages {arguments.messages} --rounds {arguments.rounds}")
+    results = Results("sinks", f"--messages {arguments.messages} --rounds {arguments.rounds} --homes {arguments.homes}")
     records: list[dict[str, Any]] = []
     server = None if why_not() else Server(fsync=True)
     try:
