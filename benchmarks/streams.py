@@ -35,6 +35,8 @@ STREAM = {"x-queue-type": "stream"}
 NO_HISTORY = {**STREAM, "x-max-length-bytes": 0}
 WINDOW = 1_000
 """Messages on their way."""
+CHUNK = 250
+"""Messages that the publisher sends at once."""
 READERS = 300
 """Readers that catch up at once."""
 BEHIND = 200_000
@@ -79,9 +81,9 @@ def throughput(results: Results, server: Server, count: int, runs: int) -> None:
             message = publish_bytes("", queue, BODY, **kind.properties)
             # A reader of a stream without history misses what it has no room for.
             flow = Flow([(publisher, [message])], [consumer], window=WINDOW)
-            flow.run(count // 10)
+            flow.run(count // 10, CHUNK)
             before = cpu_s(server.pid)
-            seconds = flow.run(count)
+            seconds = flow.run(count, CHUNK)
             return {"cpu_s": (cpu_s(server.pid) - before) * 1e6 / count, "rate": count / seconds}
 
     records = [{"what": kind.name, **median_of(runs, lambda kind=kind: once(kind))} for kind in KINDS]
