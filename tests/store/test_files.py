@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -169,7 +170,7 @@ def test_a_query_in_two_files_of_a_folder_is_refused(tmp_path: Path) -> None:
 @settings(max_examples=60, deadline=None)
 def test_undo_takes_back_the_last_change(steps: list[tuple[str, int]]) -> None:
     states: list[str | None] = [None]  # the text before and after each change
-    with Store.open(":memory:") as store:
+    with TemporaryDirectory() as folder, Store.open(Path(folder) / "store.db") as store:
         for step, value in steps:
             now = states[-1]
             if step == "add" and now != f"x = {value}":

@@ -119,6 +119,11 @@ def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> 
     assert path.read_bytes() == before
 
 
+def test_a_store_in_memory_is_refused() -> None:
+    with pytest.raises(StoreError, match="expected its path"):
+        Store.open(":memory:")
+
+
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database at all, only notes\n" * 100)

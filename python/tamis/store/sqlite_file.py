@@ -83,6 +83,8 @@ def check_path(path: Path, create: bool) -> None:
     Raises:
         StoreError: it does not and cannot.
     """
+    if str(path) == ":memory:":
+        raise StoreError(f"{path}: a store is a file, which several processes open; expected its path")
     if path.is_dir():
         raise StoreError(f"{path}: a folder, where the file of a store was expected")
     if not path.parent.is_dir():
