@@ -44,6 +44,7 @@ def test_streams_and_services_are_listed(tamis: Tamis, broker: RunningBroker) ->
     assert tamis("stream", "list", "--data", data).stdout.split()[:5] == ["NAME", "VHOST", "MESSAGES", "READERS", "LOG"]
     info = json.loads(tamis("stream", "info", "log", "--data", data, "--json").stdout)
     assert [(reader["tag"], reader["prefetch_count"]) for reader in info["readers"]] == [("r", 7)]
+    assert [(reader["live"], reader["lag"]) for reader in info["readers"]] == [(True, 0)]
     assert "tag" not in tamis("stream", "info", "log", "--data", data).stdout.splitlines()[0]
     assert tamis("stream", "info", "none", "--data", data).returncode == 1
     assert "resize" in tamis("service", "list", "--data", data).stdout

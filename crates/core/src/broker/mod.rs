@@ -74,6 +74,7 @@ use queues::letter::Letters;
 use queues::message_store::MessageStore;
 pub use queues::policy::QueueKind;
 use streams::all_streams::Streams;
+pub use streams::progress::ReaderProgress;
 pub use streams::reader_offset::ReaderOverview;
 pub use streams::stream_record;
 use topology::Topology;

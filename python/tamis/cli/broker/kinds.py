@@ -43,7 +43,7 @@ def list_streams(data: DataOption = None, as_json: JsonOption = False) -> int:
 def stream_info(
     name: Annotated[str, typer.Argument(help="The stream.")], data: DataOption = None, as_json: JsonOption = False
 ) -> int:
-    """Show a stream and its readers: what each has been sent and not acknowledged, of its credit.
+    """Show a stream and its readers: what each has been sent and not acknowledged, of its credit, and its lag.
 
     Of each named reader it shows the number that it reads next, and how many messages are from there to the end.
 
@@ -58,9 +58,10 @@ def stream_info(
     for row in found:
         for key in ("name", "ready", "published", "log", "arguments"):
             output.data(f"{key}: {row[key]}")
-        header = ("READER", "CONNECTION", "UNACKNOWLEDGED", "CREDIT")
-        fields = ("tag", "connection", "unacknowledged", "prefetch_count")
-        output.table(header, [[reader[field] for field in fields] for reader in readers], numbers=(2, 3))
+        header = ("READER", "CONNECTION", "UNACKNOWLEDGED", "CREDIT", "LAG", "READS")
+        fields = ("tag", "connection", "unacknowledged", "prefetch_count", "lag")
+        of = [[*(it[field] for field in fields), "live" if it["live"] else "the log"] for it in readers]
+        output.table(header, of, numbers=(2, 3, 4))
         if named := row["named_readers"]:
             names = [[it["name"], it["next"], it["lag"], "yes" if it["is_reading"] else "no"] for it in named]
             output.data("")

@@ -42,6 +42,12 @@ pub struct Metrics {
     pub mailboxes: u64,
     /// Services.
     pub services: u64,
+    /// Readers at the end of their stream, which get messages from memory.
+    pub stream_readers_live: u64,
+    /// Readers that read on in the log of their stream.
+    pub stream_readers_replaying: u64,
+    /// The number of messages that the reader of a stream that is furthest behind has yet to read.
+    pub stream_lag_max: u64,
     /// Publisher confirms: acks, each of which may stand for many messages.
     pub confirms: u64,
     /// Messages with a body that was too large for a query that asked for it.

@@ -7,6 +7,7 @@ use crate::broker::connections::connection::ConnectionState;
 use crate::broker::ids::{ChannelSlot, ConnectionId};
 use crate::broker::management::metrics::{JournalMetrics, Metrics};
 use crate::broker::queues::policy::QueueKind;
+use crate::broker::streams::progress::ReaderProgress;
 use crate::broker::streams::reader_offset::ReaderOverview;
 use crate::broker::topology::{AddressKind, QueueInfo, Topology};
 
@@ -95,6 +96,8 @@ pub struct ConsumerOverview {
     pub prefetch_count: u16,
     /// Its deliveries that are not acknowledged.
     pub unacknowledged: u32,
+    /// Where it is in its stream, if it reads one.
+    pub progress: Option<ReaderProgress>,
 }
 
 impl Broker {
@@ -102,6 +105,7 @@ impl Broker {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let (connections, channels, consumers) = self.clients.counts();
+        let readers = self.count_readers();
         Metrics {
             connections: connections as u64,
             channels: channels as u64,
@@ -110,6 +114,9 @@ impl Broker {
             senders_waiting: self.waiting_senders.len() as u64,
             mailboxes: self.count_addresses(AddressKind::Mailbox),
             services: self.count_addresses(AddressKind::Service),
+            stream_readers_live: readers.live,
+            stream_readers_replaying: readers.replaying,
+            stream_lag_max: readers.lag_max,
             messages: self.messages.len() as u64,
             messages_ready: self.queues.iter().map(|(_, queue)| queue.ready().len() as u64).sum(),
             messages_unacknowledged: self.queues.iter().map(|(_, queue)| u64::from(queue.unacknowledged)).sum(),
@@ -214,6 +221,7 @@ impl Broker {
                 exclusive: consumer.is_exclusive,
                 prefetch_count: consumer.credit.limit(),
                 unacknowledged: consumer.credit.outstanding(),
+                progress: self.progress_of(consumer),
             })
         })
     }

@@ -7,6 +7,7 @@ pub(crate) mod deliver_live;
 pub(crate) mod live_readers;
 pub(crate) mod named_readers;
 pub(crate) mod numbers;
+pub(crate) mod progress;
 pub(crate) mod reader_offset;
 pub(crate) mod reader_table;
 pub(crate) mod reading;

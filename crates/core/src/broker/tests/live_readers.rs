@@ -65,6 +65,8 @@ fn a_reader_without_credit_falls_back_and_the_others_go_on() {
     world.commit();
     assert_eq!(delivered(&mut world, ids)[1..], [vec!["0", "1"], vec!["0", "1", "2", "3", "4"]]);
     assert_eq!((world.broker.live_reader_count(), query_count(&world)), (1, 1));
+    let metrics = world.broker.metrics();
+    assert_eq!((metrics.stream_readers_live, metrics.stream_readers_replaying, metrics.stream_lag_max), (1, 1, 3));
     world.send(ids[1], 1, BasicAck { delivery_tag: 2, multiple: true });
     assert_eq!(delivered(&mut world, ids)[1..], [vec!["2", "3"], vec![]]);
     world.send(ids[1], 1, BasicAck { delivery_tag: 4, multiple: true });
