@@ -112,9 +112,10 @@ impl BrokerUnderLoad {
     fn commit(&mut self) {
         self.broker.committed(0);
         self.write(self.publisher);
-        while !self.broker.wants_input(self.publisher) {
+        while !self.broker.wants_input(self.publisher) || self.broker.has_work() {
             std::thread::sleep(Duration::from_micros(200));
             self.broker.committed(0);
+            self.broker.work(0);
         }
     }
 

@@ -222,7 +222,10 @@ fn replay(messages: usize, place: &Path, report: &mut BenchReport) {
     }
 }
 
-/// Wait until every sealed segment has its summaries.
+/// The time to wait for summaries. A reader has those made that it lacks.
+const SUMMARIES_S_MAX: u64 = 20;
+
+/// Wait until every sealed segment has its summaries, as far as they come by themselves.
 fn await_summaries(place: &Path) {
     let count = |extension: &str| {
         let folders = std::fs::read_dir(place.join("streams")).expect("a folder").flatten();
@@ -230,7 +233,8 @@ fn await_summaries(place: &Path) {
         let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
         names.filter(|name| name.ends_with(extension) && !name.starts_with("spare")).count()
     };
-    while count(".summary") + 1 < count(".segment") {
+    let began = Instant::now();
+    while count(".summary") + 1 < count(".segment") && began.elapsed().as_secs() < SUMMARIES_S_MAX {
         std::thread::sleep(Duration::from_millis(10));
     }
     std::thread::sleep(Duration::from_millis(300)); // the last of them may be on its way
