@@ -6,9 +6,9 @@ import hashlib
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, ClassVar, Final
+from typing import Any, BinaryIO, ClassVar, Final
 
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
 from tamis.adapters.options import FileOptions
@@ -27,6 +27,9 @@ COPY_S: Final = 60.0
 _ACTIVE_NS: Final = 3_600_000_000_000
 _TICK_NS: Final = 2_000_000_000
 """A folder that changed within this time may change again without another time of change."""
+
+Progress = dict[str, list[Any]]
+"""Path -> a `Place` as the checkpoint keeps it: a place is made only of what is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +94,18 @@ class RecordSource(FileSource):
         """As `Source.latest`. Cost: as `Folders`, two system calls per file of what it listed and per file that changed
         within an hour, and with a limit a search through what is new."""
         self.check()
-        places = _places(start)
-        bounds = None if ceiling is None else _places(ceiling)
+        progress = progress_of(start)
+        bounds = None if ceiling is None else progress_of(ceiling)
         looks = list(self.folders.look(fresh=settled))
-        listed = {path for folder, one in looks for path in self._to_look_at(folder, one, places)}
-        moved = self._follow(places, listed)
+        listed = {path for folder, one in looks for path in self._to_look_at(folder, one, progress)}
+        moved = self._follow(progress, listed)
         looked = sorted(listed | moved)
         waiting: list[Range] = []
         problems: dict[str, str] = {}
         for path in looked:
-            bound = None if bounds is None else bounds.get(path, Place())
+            bound = None if bounds is None else _place(bounds, path)
             try:
-                if new := self._new(path, places, bound, settled):
+                if new := self._new(path, _place(progress, path), bound, settled):
                     waiting.append(new)
             except AdapterError as error:
                 if path == self.options.path:
@@ -110,28 +113,30 @@ class RecordSource(FileSource):
                 problems[path] = str(error)
         self._remember(looks, looked, {new.path for new in waiting} | problems.keys())
         problems |= self.folders.problems
-        for path in [path for path, place in places.items() if place.problem and path not in problems]:
+        for path in [
+            path for path, place in progress.items() if place[2:3] not in ([], [None]) and path not in problems
+        ]:
             if path in looked:
-                places[path] = places[path]._replace(problem=None)
+                progress[path] = _place(progress, path)._replace(problem=None).plain()
             elif any(path == folder for folder, _ in looks):
-                del places[path]
+                del progress[path]
         for path, problem in problems.items():
-            places[path] = places.get(path, Place())._replace(problem=problem)
+            progress[path] = _place(progress, path)._replace(problem=problem).plain()
         for new in _allot(waiting, self.separator, limit):
             with open_file(new.path) as file:
                 begin = new.start if new.path in moved else None
-                places[new.path] = Place(new.end, mark_of(file, new.end), None, begin)
-        return start if places == _places(start) else offset_of({path: one.plain() for path, one in places.items()})
+                progress[new.path] = Place(new.end, mark_of(file, new.end), None, begin).plain()
+        return start if progress == progress_of(start) else offset_of(progress)
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
         """As `Source.plan`: slices of equal size, one for each core."""
-        before = _places(start)
+        before = progress_of(start)
         ranges: list[Range] = []
         lost: list[Range] = []
-        for path, place in _places(end).items():
-            known = before.get(path, Place())
-            if place == known:
+        for path, told in progress_of(end).items():
+            if told == before.get(path):
                 continue
+            place, known = Place(*told), _place(before, path)
             begin = known.position if place.begin is None else place.begin
             if place.problem and place.problem != known.problem:
                 lost.append(Range(path, place.position, place.position, place.problem))
@@ -169,14 +174,14 @@ class RecordSource(FileSource):
         digest = hashlib.blake2b(reason.encode("utf-8", "replace"), digest_size=16).hexdigest()
         return Row(path_text(piece.path), piece.start, digest, self.options.topic, error=reason, raw=b"")
 
-    def _to_look_at(self, folder: str, listing: Listing, places: dict[str, Place]) -> list[str]:
+    def _to_look_at(self, folder: str, listing: Listing, progress: Progress) -> list[str]:
         """The files of a folder, those that a rotation has given a name that is not listed included."""
         known = self._active.get(folder)
         if known is not None and known.listing is listing:
             return known.paths
-        return [f"{folder}/{name}" for name in listing.files] + [path for path in places if _folder(path) == folder]
+        return [f"{folder}/{name}" for name in listing.files] + [path for path in progress if _folder(path) == folder]
 
-    def _follow(self, places: dict[str, Place], listed: set[str]) -> set[str]:
+    def _follow(self, progress: Progress, listed: set[str]) -> set[str]:
         """Take the places of files that were rotated to where the files are now.
 
         Files that are probably copies, made by a rotation which will cut the original next, leave `listed`.
@@ -184,26 +189,32 @@ class RecordSource(FileSource):
         Returns:
             The paths at which there is another file than before.
         """
-        new = self._by_base(listed - places.keys())
-        gone = sorted(path for path in listed if path in places and not self._is_there(path, places[path]))
-        known = places.keys() - gone
-        taken: dict[str, str] = {}
-        for path in gone:
-            if found := self._found(path, places[path], new, known):
-                taken[path] = found
-                known.add(found)
-        listed -= set(self._copies(new, places, known)) - set(taken.values())
-        kept = {found: places.pop(path) for path, found in taken.items()}
-        kept |= {path: unread(path) for path in taken if path not in kept and status_of(path)}
-        for path, found in taken.items():
-            kept |= {other: unread(other) for other in _missed(path, found, {*places, *kept})}
-            for other in [one for one in gone if one in places and base_of(one) == base_of(path)]:
+        new = self._by_base(path for path in listed if path not in progress)
+        places = {path: _place(progress, path) for path in listed if path in progress}
+        gone = {path for path, place in places.items() if not self._is_there(path, place)}
+        found: dict[str, str] = {}
+
+        def is_free(other: str) -> bool:
+            return (other not in progress or other in gone) and other not in found.values()
+
+        for path in sorted(gone):
+            if now := self._found(path, places[path], new, is_free):
+                found[path] = now
+        listed -= set(self._copies(new, progress, gone)) - set(found.values())
+        kept = {now: places[path] for path, now in found.items()}
+        for path in found:
+            del progress[path]
+        kept |= {path: unread(path) for path in found if path not in kept and status_of(path)}
+        for path, now in found.items():
+            kept |= {other: unread(other) for other in _missed(path, now, progress, kept)}
+            for other in [one for one in gone if one in progress and base_of(one) == base_of(path)]:
                 if status_of(other) is None:
-                    del places[other]
-        for path in [one for one in listed if places.get(one, Place())[0::3] == (0, 0) and self._may_have_changed(one)]:
-            last = max((one for one in turns(path) if one in places), key=changed_ns, default=None)
-            kept |= {other: unread(other) for other in _missed(path, last, {*places, *kept})} if last else {}
-        places |= {path: Place(one.position, one.mark, None, one.position) for path, one in kept.items()}
+                    del progress[other]
+        for path in [one for one, place in places.items() if place[0::3] == (0, 0) and one in progress]:
+            if self._may_have_changed(path):
+                last = max((one for one in turns(path) if one in progress), key=changed_ns, default=None)
+                kept |= {other: unread(other) for other in _missed(path, last, progress, kept)} if last else {}
+        progress |= {path: Place(one.position, one.mark, None, one.position).plain() for path, one in kept.items()}
         return set(kept)
 
     def _by_base(self, paths: Iterable[str]) -> dict[str, list[str]]:
@@ -217,18 +228,23 @@ class RecordSource(FileSource):
         """Whether the file of a place is still at its path; also if it cannot be read, which is told elsewhere."""
         try:
             status = status_of(path)
-            if status is not None and self._checked.get(path) == _state(place.position, status):
-                return True
-            return place.is_in(path)
+            if status is None:
+                return False
+            state = _state(place.position, status)
+            if self._checked.get(path) != state:
+                if not place.is_in(path, status):
+                    return False
+                self._checked[path] = state
+            return True
         except AdapterError:
             return True
 
-    def _found(self, path: str, place: Place, new: dict[str, list[str]], known: Collection[str]) -> str | None:
+    def _found(self, path: str, place: Place, new: dict[str, list[str]], is_free: Callable[[str], bool]) -> str | None:
         """Where the file is that was at `path`; None if it is not found."""
         if not os.path.lexists(path):  # its successor is not there yet: only what would be read as new is looked at
-            beside = (other for other in new.get(base_of(path), ()) if other not in known)
+            beside = (other for other in new.get(base_of(path), ()) if is_free(other))
             return next((other for other in beside if place.begins(other)), None)
-        return place.found_beside(path, known) if self._may_have_changed(path) else None
+        return place.found_beside(path, is_free) if self._may_have_changed(path) else None
 
     def _may_have_changed(self, path: str) -> bool:
         """Whether there may be other names in the folder of a file than when this was last asked."""
@@ -237,7 +253,7 @@ class RecordSource(FileSource):
         self._searched[path] = now_ns
         return not is_known
 
-    def _copies(self, new: dict[str, list[str]], places: dict[str, Place], known: Collection[str]) -> Iterator[str]:
+    def _copies(self, new: dict[str, list[str]], progress: Progress, gone: Collection[str]) -> Iterator[str]:
         """The new files that begin with what was read of another that is there, and were just made."""
         since_s = time.time() - COPY_S
         young = {
@@ -245,9 +261,10 @@ class RecordSource(FileSource):
             for base, paths in new.items()
             if (found := [one for one in paths if (status := status_of(one)) and status.st_ctime > since_s])
         }
-        for path, place in places.items() if young else ():
-            if path in known and place.position and (beside := young.get(base_of(path))):
-                yield from (other for other in beside if place.begins(other))
+        for path in progress if young else ():
+            if path not in gone and (beside := young.get(base_of(path))):
+                place = _place(progress, path)
+                yield from (other for other in beside if place.position and place.begins(other))
 
     def _remember(self, looks: list[tuple[str, Listing]], looked: list[str], news: set[str]) -> None:
         """Remember which files are to be looked at, until their folder is listed again."""
@@ -258,9 +275,8 @@ class RecordSource(FileSource):
                 active[_folder(path)].append(path)
         self._active = {folder: _Active(listing, active[folder]) for folder, listing in looks}
 
-    def _new(self, path: str, places: dict[str, Place], bound: Place | None, settled: bool) -> Range | None:
+    def _new(self, path: str, place: Place, bound: Place | None, settled: bool) -> Range | None:
         """The range of a file that is complete and has not been read."""
-        place = places.get(path, Place())
         position = place.position
         status = status_of(path)
         if status is None:
@@ -408,17 +424,19 @@ def _slices(ranges: Iterable[Range], size_bytes: int, separator: bytes) -> Itera
         yield Slice(tuple(waiting))
 
 
-def _places(offset: Offset) -> dict[str, Place]:
-    return {path: Place(*place) for path, place in progress_of(offset).items()}
+def _place(progress: Progress, path: str) -> Place:
+    return Place(*progress.get(path, ()))
 
 
 def _folder(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _missed(path: str, last: str, known: Collection[str]) -> list[str]:
+def _missed(path: str, last: str, *known: Collection[str]) -> list[str]:
     """The files that were at `path` after the file that is now at `last`, while nobody looked."""
-    return [one for one in turns(path) if one not in known and changed_ns(one) >= changed_ns(last)]
+    return [
+        one for one in turns(path) if not any(one in some for some in known) and changed_ns(one) >= changed_ns(last)
+    ]
 
 
 def _state(position: int, status: os.stat_result) -> tuple[int, ...]:

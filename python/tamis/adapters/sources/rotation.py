@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -44,13 +44,13 @@ class Place(NamedTuple):
             found.pop()
         return found
 
-    def is_in(self, path: str) -> bool:
+    def is_in(self, path: str, status: os.stat_result | None = None) -> bool:
         """Whether the file begins with what was read of it; False if there is none.
 
         Raises:
             AdapterError: it cannot be read.
         """
-        status = status_of(path)
+        status = status or status_of(path)
         if status is None or status.st_size < self.position:
             return False
         if self.position == 0:
@@ -64,16 +64,16 @@ class Place(NamedTuple):
             return self.is_in(path)
         return False
 
-    def found_beside(self, path: str, but: Collection[str] = ()) -> str | None:
+    def found_beside(self, path: str, is_free: Callable[[str], bool] = lambda path: True) -> str | None:
         """The path of the file that was at `path`; None if it has gone, or nothing was read of it.
 
         Args:
             path: where it was.
-            but: paths that are other files.
+            is_free: whether it may be at another path.
         """
         if not self.mark:
             return None
-        return next((other for other in turns(path) if other not in but and self.begins(other)), None)
+        return next((other for other in turns(path) if is_free(other) and self.begins(other)), None)
 
 
 def unread(path: str) -> Place:
