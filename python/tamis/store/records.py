@@ -39,7 +39,7 @@ class QueryRecord:
         tags: free words.
         deliveries: the names of the deliveries for its matches; empty: the pipeline's default.
         created_at: when this version was added, UTC.
-        origin: the file that it stands in and that rules over it; None if it was added by hand.
+        origin: the file in which alone it can be changed; None if it was added by hand.
         paused: whether it matches nothing until it is resumed.
         expires_at: from when on it matches nothing, UTC; None: never.
     """
@@ -72,7 +72,7 @@ class HierarchyRecord:
         version: from 1.
         parents: value -> its parent, or None for a root.
         created_at: when this version was set, UTC.
-        origin: the file that it stands in and that rules over it; None if it was set by hand.
+        origin: the file in which alone it can be changed; None if it was set by hand.
         valid: whether it is the version that counts now.
     """
 

@@ -178,7 +178,7 @@ def import_(
 ) -> None:
     """Copy the queries of a file, each as if added by hand: all of them, or none if one cannot be parsed.
 
-    With `tamis query apply` the file rules over its queries, instead.
+    With `tamis query apply`, in contrast, the queries can from then on be changed in the file only.
     """
     from tamis.query import load_queries
 
