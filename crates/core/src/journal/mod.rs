@@ -43,3 +43,4 @@ pub use recovery::completeness::accept_losses;
 pub use recovery::recover::LogRecovery;
 pub use statistics::Statistics;
 pub use writing::committer::{Commit, Committer};
+pub use writing::errands::LogOpening;

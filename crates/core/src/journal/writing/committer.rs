@@ -1,12 +1,17 @@
 //! Group commit: all records that arrived while the disk was busy are written and synced together.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::journal::disk::Disk;
+use crate::journal::options::LogOptions;
+use crate::journal::writing::errands::{Errand, LogOpening};
 use crate::journal::writing::shared::SharedLog;
 
 /// The pause before a full disk is tried again.
@@ -27,13 +32,15 @@ pub struct Commit {
 /// then what is on the disk, and trying again would only hide it ([`Committer::failed`]). A disk without room for a
 /// further segment is no error: appended records wait, and are tried again.
 ///
+/// It also opens logs and removes folders ([`Committer::open_later`], [`Committer::remove_later`]), one step after each round.
+///
 /// Dropping it commits what was appended, unless it failed or the disk is full.
 pub struct Committer {
     queue: Arc<CommitQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The logs that have something to commit.
+/// The logs that have something to commit, and errands.
 pub(crate) struct CommitQueue {
     state: Mutex<CommitState>,
     changed: Condvar,
@@ -46,12 +53,13 @@ pub(crate) struct CommitQueue {
 #[derive(Default)]
 struct CommitState {
     waiting: Vec<Arc<SharedLog>>,
+    errands: VecDeque<Errand>,
     is_stopping: bool,
 }
 
 impl Committer {
     /// Starts the thread. It calls `wake` after each round that changed something: records became durable, the disk
-    /// became full, or the committer failed.
+    /// became full, an errand is done, or the committer failed.
     ///
     /// # Errors
     /// The system cannot start a thread.
@@ -75,9 +83,23 @@ impl Committer {
         Self { queue: Arc::new(queue), thread: None }
     }
 
-    /// Writes the appended records, syncs them, and reports them. Does nothing after a failure.
+    /// Writes the appended records, syncs them, and reports them; then takes a step of an errand. Does nothing after a
+    /// failure.
     pub fn commit_once(&self) -> Commit {
         self.queue.commit_once()
+    }
+
+    /// Opens the log in `dir`, or begins one there, when all earlier errands are done ([`Log::open`](crate::journal::Log::open)).
+    #[must_use]
+    pub fn open_later(&self, disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> LogOpening {
+        let opening = LogOpening::default();
+        self.queue.add_errand(Errand::Open { disk, dir: dir.to_owned(), options, opening: opening.clone() });
+        opening
+    }
+
+    /// Removes a folder and the files in it when all earlier errands are done. What cannot be removed stays.
+    pub fn remove_later(&self, disk: Arc<dyn Disk>, dir: &Path) {
+        self.queue.add_errand(Errand::Remove { disk, dir: dir.to_owned(), files: None });
     }
 
     /// Whether a thread commits.
@@ -112,8 +134,8 @@ impl Drop for Committer {
             drop(thread.join());
         }
         // No thread commits the logs that still wait. They hold the queue and it holds them, so they must be let go here.
-        let waiting = std::mem::take(&mut self.queue.lock().waiting);
-        drop(waiting);
+        let state = std::mem::take(&mut *self.queue.lock());
+        drop(state);
     }
 }
 
@@ -128,6 +150,11 @@ impl CommitQueue {
         self.changed.notify_one();
     }
 
+    fn add_errand(&self, errand: Errand) {
+        self.lock().errands.push_back(errand);
+        self.changed.notify_one();
+    }
+
     pub fn failed(&self) -> Option<&str> {
         self.failed.get().map(String::as_str)
     }
@@ -139,11 +166,11 @@ impl CommitQueue {
         (self.wake)();
     }
 
-    fn run(&self) {
+    fn run(self: &Arc<Self>) {
         let _guard = Guard(self);
         loop {
             let mut state = self.lock();
-            while state.waiting.is_empty() && !state.is_stopping {
+            while state.waiting.is_empty() && state.errands.is_empty() && !state.is_stopping {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             let is_done = state.is_stopping && state.waiting.is_empty();
@@ -167,8 +194,14 @@ impl CommitQueue {
         !state.is_stopping
     }
 
-    fn commit_once(&self) -> Commit {
+    fn commit_once(self: &Arc<Self>) -> Commit {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let commit = self.commit_waiting();
+        self.run_errand();
+        commit
+    }
+
+    fn commit_waiting(&self) -> Commit {
         let mut logs = std::mem::take(&mut self.lock().waiting);
         logs.retain(|log| !log.is_abandoned.load(Ordering::Acquire));
         if logs.is_empty() || self.failed().is_some() {
@@ -188,6 +221,16 @@ impl CommitQueue {
                 self.fail(reason);
                 Commit::default()
             }
+        }
+    }
+
+    /// Takes a step of the first errand, unless nothing is written any more.
+    fn run_errand(self: &Arc<Self>) {
+        let errand = if self.failed().is_some() { None } else { self.lock().errands.pop_front() };
+        let Some(errand) = errand else { return };
+        match errand.step(self) {
+            Some(errand) => self.lock().errands.push_front(errand),
+            None => (self.wake)(),
         }
     }
 }
