@@ -1,5 +1,4 @@
-//! The files of streams beside the journal. The committer makes the logs of new streams and removes those of deleted ones;
-//! those of recovered streams are opened here.
+//! The files of streams beside the journal: opened here at the start, and made and removed by the committer later.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +6,9 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::journal::{AppendError, Committer, Damage, Disk, Log, LogOptions, OpenError, Retention, SegmentGrowth};
+use crate::journal::{
+    AppendError, Committer, Damage, Disk, Log, LogOpening, LogOptions, OpenError, Retention, SegmentGrowth,
+};
 
 use crate::broker::clock::Micros;
 use crate::broker::durability::stream_openings::{StreamOpening, StreamOpenings};
@@ -89,7 +90,7 @@ impl StreamFiles {
         }
         let id = take_id().map_err(|_| "the journal has no room for its definition now".to_owned())?;
         let dir = self.dir.join(name_of(id));
-        let log = committer.open_later(Arc::clone(&self.disk), &dir, options);
+        let log = LogOpening::begin(Arc::clone(&self.disk), &dir, options, committer);
         self.openings.insert(key.clone(), StreamOpening::new(id, dir, options, log));
         Ok(None)
     }

@@ -132,7 +132,7 @@ fn a_stream_on_a_full_disk_is_refused_and_leaves_nothing() {
 fn a_user_who_has_all_queues_makes_no_files() {
     let disk = SimulatedDisk::new();
     let limits = UserLimits { queues: Some(0), ..UserLimits::default() };
-    let control = Easy { limits, ..Easy::default() };
+    let control = Easy { limits };
     let mut world = TestBroker::open_with(&disk, BrokerOptions::default(), control).expect("opened").0;
     let id = world.connect();
     let refused = closed(&world.ask(id, 1, stream("log", &[]))).expect("refused");

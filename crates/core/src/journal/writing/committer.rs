@@ -10,8 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::journal::disk::Disk;
-use crate::journal::options::LogOptions;
-use crate::journal::writing::errands::{Errand, LogOpening};
+use crate::journal::writing::errands::{Errand, FolderRemoval};
 use crate::journal::writing::shared::SharedLog;
 
 /// The pause before a full disk is tried again.
@@ -32,7 +31,7 @@ pub struct Commit {
 /// then what is on the disk, and trying again would only hide it ([`Committer::failed`]). A disk without room for a
 /// further segment is no error: appended records wait, and are tried again.
 ///
-/// It also opens logs and removes folders ([`Committer::open_later`], [`Committer::remove_later`]), one step after each round.
+/// It also opens logs ([`LogOpening`](crate::journal::LogOpening)) and removes folders, one step after each round.
 ///
 /// Dropping it commits what was appended, unless it failed or the disk is full.
 pub struct Committer {
@@ -53,7 +52,7 @@ pub(crate) struct CommitQueue {
 #[derive(Default)]
 struct CommitState {
     waiting: Vec<Arc<SharedLog>>,
-    errands: VecDeque<Errand>,
+    errands: VecDeque<Box<dyn Errand>>,
     is_stopping: bool,
 }
 
@@ -89,17 +88,9 @@ impl Committer {
         self.queue.commit_once()
     }
 
-    /// Opens the log in `dir`, or begins one there, when all earlier errands are done ([`Log::open`](crate::journal::Log::open)).
-    #[must_use]
-    pub fn open_later(&self, disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> LogOpening {
-        let opening = LogOpening::default();
-        self.queue.add_errand(Errand::Open { disk, dir: dir.to_owned(), options, opening: opening.clone() });
-        opening
-    }
-
     /// Removes a folder and the files in it when all earlier errands are done. What cannot be removed stays.
     pub fn remove_later(&self, disk: Arc<dyn Disk>, dir: &Path) {
-        self.queue.add_errand(Errand::Remove { disk, dir: dir.to_owned(), files: None });
+        self.queue.add_errand(Box::new(FolderRemoval::new(disk, dir)));
     }
 
     /// Whether a thread commits.
@@ -150,7 +141,7 @@ impl CommitQueue {
         self.changed.notify_one();
     }
 
-    fn add_errand(&self, errand: Errand) {
+    pub fn add_errand(&self, errand: Box<dyn Errand>) {
         self.lock().errands.push_back(errand);
         self.changed.notify_one();
     }
@@ -166,7 +157,7 @@ impl CommitQueue {
         (self.wake)();
     }
 
-    fn run(self: &Arc<Self>) {
+    fn run(&self) {
         let _guard = Guard(self);
         loop {
             let mut state = self.lock();
@@ -194,7 +185,7 @@ impl CommitQueue {
         !state.is_stopping
     }
 
-    fn commit_once(self: &Arc<Self>) -> Commit {
+    fn commit_once(&self) -> Commit {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let commit = self.commit_waiting();
         self.run_errand();
@@ -225,12 +216,12 @@ impl CommitQueue {
     }
 
     /// Takes a step of the first errand, unless nothing is written any more.
-    fn run_errand(self: &Arc<Self>) {
+    fn run_errand(&self) {
         let errand = if self.failed().is_some() { None } else { self.lock().errands.pop_front() };
-        let Some(errand) = errand else { return };
-        match errand.step(self) {
-            Some(errand) => self.lock().errands.push_front(errand),
-            None => (self.wake)(),
+        let Some(mut errand) = errand else { return };
+        match errand.step() {
+            true => self.lock().errands.push_front(errand),
+            false => (self.wake)(),
         }
     }
 }
