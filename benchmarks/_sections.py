@@ -348,6 +348,24 @@ every 2 ms; where it may, its thread has the highest usual priority, ahead of th
         [],
     ),
     Section(
+        "replay",
+        "Replay of a stream",
+        """
+One reader reads a stream on disk from its first message, in one thread, without sockets. A query that one message in a
+million satisfies is asked in two ways: so that the summaries of the stream's runs of messages can tell which runs to
+pass over, and so that they cannot.""",
+        [],
+    ),
+    Section(
+        "data_plane",
+        "The broker without sockets",
+        """
+CPU time of the thread that routes and delivers, from the bytes of a publish to the bytes of its delivery; sockets, the
+journal's thread and the disk are not in it. The last table has one match per message, among bindings of durable queues
+with distinct queries and among as many live readers of a stream.""",
+        [],
+    ),
+    Section(
         "broker",
         "The broker",
         """
@@ -723,6 +741,27 @@ GOALS = [
     ),
     Goal("live stream with history, a million of 256 B", "streams", "throughput", "cpu_s", 1, "s", _STREAM),
     Goal("live stream without history", "streams", "throughput", "cpu_s", 0.5, "s", _NO_HISTORY),
+    Goal(
+        "replay of 10 M for a query that one in a million satisfies",
+        "replay",
+        "replay",
+        "skips_s",
+        1,
+        "s",
+        size=10_000_000,
+        size_key="messages",
+        decimals=3,
+    ),
+    Goal(
+        "10,000 live readers of a stream",
+        "data_plane",
+        "standing_queries",
+        "readers_us",
+        20,
+        "µs",
+        size=10_000,
+        size_key="queries",
+    ),
     Goal(
         "requests to a service, confirmed",
         "streams",

@@ -1,4 +1,4 @@
-"""Measures notifications per second by home: a SQLite file, a PostgreSQL database, and Delta tables.
+"""Measures notifications per second into a SQLite file, a PostgreSQL database, and Delta tables.
 
     python benchmarks/sinks.py [--messages N] [--rounds N] [--homes A,B]
 

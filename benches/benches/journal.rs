@@ -185,12 +185,12 @@ fn durable(place: &Path, messages: usize, report: &mut BenchReport) {
         for _ in 0..messages / 64 {
             let (_, cpu) = timed_cpu(|| publish_and_settle(&mut durable, queue, &mut live, held, staying));
             working += cpu.as_secs_f64();
-            let (_, cpu) = timed_cpu(|| durable.compact(2 * 64 * 320));
+            let (_, cpu) = timed_cpu(|| durable.compact(2 * 64 * 320, || false));
             compacting += cpu.as_secs_f64();
         }
         // Live and stored bytes are compared when the disk has caught up.
         for _ in 0..CATCHING_UP_MAX {
-            durable.compact(1 << 20);
+            durable.compact(1 << 20, || false);
             std::thread::sleep(Duration::from_millis(5));
         }
         let done = (messages / 64 * 64) as f64;

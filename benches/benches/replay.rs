@@ -204,7 +204,7 @@ fn replay(messages: usize, place: &Path, report: &mut BenchReport) {
     );
     report.table("replay", &title, &COLUMNS);
     let mut median = |query: &str, found| median_by((0..RUNS).map(|_| world.read(query, found)).collect(), |s| *s);
-    report.line(json!({"query": "none", "found": messages, "reads_all_s": median("", messages), "skips_s": null}));
+    report.line(json!({"messages": messages, "query": "none", "found": messages, "reads_all_s": median("", messages), "skips_s": null}));
     let rare = (messages + RARE / 2 - 1) / RARE;
     for (name, served, unserved) in QUERIES {
         let found = match name {
@@ -213,6 +213,7 @@ fn replay(messages: usize, place: &Path, report: &mut BenchReport) {
             _ => rare,
         };
         report.line(json!({
+            "messages": messages,
             "query": name,
             "found": found,
             "reads_all_s": median(unserved, found),

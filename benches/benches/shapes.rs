@@ -1,4 +1,4 @@
-//! Compares the engine with the simple ways to match, and with the special thing for a shape alone; the worst comes first.
+//! Compares the engine with simple matchers, and with those specialised in one shape; the worst result comes first.
 //!
 //! `cargo bench -p tamis-benches --bench shapes [-- --count 100000 --seed 1 --only rectangles --json PATH]`; with
 //! `TAMIS_SHAPES=full`, 500,000 queries. All times are CPU times of the one thread.

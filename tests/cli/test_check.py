@@ -41,7 +41,7 @@ def test_json_has_the_place(tamis: Tamis) -> None:
 @pytest.mark.usefixtures("files")
 def test_a_file_of_queries_is_well(tamis: Tamis) -> None:
     done = tamis("check", "queries.txt")
-    assert (done.returncode, done.stderr) == (0, "queries.txt: well (3 queries)\n")
+    assert (done.returncode, done.stderr) == (0, "queries.txt: ok (3 queries)\n")
 
 
 def test_every_bad_query_of_a_file_is_reported(tamis: Tamis, tmp_path: Path) -> None:

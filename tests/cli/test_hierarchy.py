@@ -53,7 +53,7 @@ def test_a_hierarchy_is_set_shown_listed_and_removed(tamis: Tamis, folder: Path)
         ('{"a": 5}', "stdin: 'a': expected its parent as text, or null, not 5"),
         ("[]", "stdin: expected a table"),
         ("{", "stdin: Expecting property name"),
-        ('{"a": null, "a": "b", "b": null}', "stdin: 'a' stands there twice; a value has one parent"),
+        ('{"a": null, "a": "b", "b": null}', "stdin: 'a' occurs twice; a value has only one parent"),
     ],
 )
 def test_what_is_no_hierarchy_is_refused(tamis: Tamis, text: str, expected: str) -> None:

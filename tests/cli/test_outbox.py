@@ -90,6 +90,16 @@ def test_dead_deliveries_are_tried_again(tamis: Tamis, ids: list[str], noun: str
     assert tamis(noun, "retry").stderr == "0 dead deliveries are pending again\n"
 
 
+@pytest.mark.parametrize("noun", ["deliveries", "dead"])
+def test_dead_deliveries_of_one_query_are_tried_again(tamis: Tamis, ids: list[str], tmp_path: Path, noun: str) -> None:
+    with Store.open(tmp_path / "tamis.sqlite") as store:
+        store.add_query(QuerySpec("other", "FALSE"))
+    assert _json(tamis, noun, "retry", "--query", "other") == [{"retried": 0}]
+    assert _json(tamis, noun, "retry", "--query", "recent") == [{"retried": 1}]
+    pending = _json(tamis, "deliveries", "list", "--state", "pending")
+    assert {it["notification_id"] for it in pending} == {ids[1], ids[2]}
+
+
 def test_what_was_given_up_is_listed_and_shown(tamis: Tamis, ids: list[str]) -> None:
     letter, delivery = _json(tamis, "dead", "list")
     assert (letter["kind"], letter["reason"], letter["source"], letter["size_bytes"]) == (
@@ -114,6 +124,7 @@ def test_what_was_given_up_is_listed_and_shown(tamis: Tamis, ids: list[str]) -> 
         (["outbox", "show", ""], "several notifications begin with ''"),
         (["deliveries", "list", "--state", "lost"], "lost"),
         (["deliveries", "retry", "--delivery", "pager"], "no delivery is named 'pager'; there are: mail"),
+        (["dead", "retry", "--query", "resent"], "no query ever had the key 'resent'"),
         (["dead", "show", "99"], "no dead letter has the number 99"),
     ],
 )

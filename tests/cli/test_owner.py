@@ -62,7 +62,7 @@ def test_an_owner_is_asked_to_confirm_what_is_not_confirmed(tamis: Tamis, folder
     ("arguments", "variables", "expected"),
     [
         (["nobody"], SECRET, "no [[owner]] is named 'nobody'; there are: ann"),
-        (["ann", "--delivery", "nobody"], SECRET, "no [[delivery]] sends e-mails under that name; there are: files"),
+        (["ann", "--delivery", "nobody"], SECRET, "expected a [[delivery]] that sends e-mails; there are: files"),
         (["ann"], {}, "[unsubscribe]: the environment variable LINKS is not set"),
     ],
 )

@@ -1,4 +1,4 @@
-"""How adapters are: what the store, their checkpoints and their sources know."""
+"""The state of adapters is reported from the store, their checkpoints and their sources."""
 
 from __future__ import annotations
 

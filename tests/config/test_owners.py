@@ -49,5 +49,5 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, line: str, expected: st
 def test_a_name_is_taken_once_and_a_limit_is_of_no_use_in_a_digest(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the name 'ann' is taken already"):
         _load(tmp_path, "[[owner]]", 'name = "ann"')
-    with pytest.raises(ConfigError, match="'most' is of no use where everything goes into a digest"):
+    with pytest.raises(ConfigError, match="'most' has no effect with a digest: remove one of them"):
         _load(tmp_path, 'digest = "day"', "most = 3")

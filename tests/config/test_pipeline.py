@@ -98,7 +98,7 @@ def test_a_hierarchy_stands_in_the_file_or_beside_it(tmp_path: Path) -> None:
     own, queries = _load(tmp_path, text).query_files()
     assert own.hierarchies == (HierarchySpec("g", {"a": "b", "b": None}),)
     assert queries.hierarchies == (HierarchySpec("h", {"a": "b", "b": None}),)
-    with pytest.raises(ConfigError, match=r"q.toml, line 2: the hierarchy of 'h' stands in .*pipeline.toml, too"):
+    with pytest.raises(ConfigError, match=r"q.toml, line 2: the hierarchy of 'h' is already in .*pipeline.toml"):
         _load(tmp_path, text.replace('"g"', '"h"')).query_files()
 
 

@@ -18,6 +18,9 @@ from tests.faults.amqp import BrokerClosedError, BrokerGoneError, Client
 
 CONNECTIONS = 20
 QUEUES = 300
+SHARED_QUEUES = ["expensive", "bound", "stream"]
+TIMEOUT_S = 3
+"""A client that has waited for so long makes room, and goes on."""
 BODY_BYTES = 4 << 20
 WORDS = [f"word{number}" for number in range(50)]
 
@@ -37,7 +40,7 @@ class HostileClient:
         self.clients: list[Client] = []
         self.done: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
-        self.gone = 0
+        self.gone = self.timeouts = 0
 
     def run(self, seconds: float) -> None:
         """Do random operations until the time is over."""
@@ -50,9 +53,22 @@ class HostileClient:
             except BrokerClosedError as error:
                 self.refused[f"{operation.__name__} {str(error)[:3]}"] += 1
                 self._drop()
-            except (BrokerGoneError, TimeoutError, OSError):
+            except TimeoutError:
+                self.timeouts += 1
+                self._drop()
+                with contextlib.suppress(BrokerClosedError, BrokerGoneError, TimeoutError, OSError):
+                    self._make_room()
+            except (BrokerGoneError, OSError):
                 self.gone += 1
                 self._drop()
+
+    def _make_room(self) -> None:
+        """Delete all queues: at its limits the broker lets publishers wait, and would not be bothered any more."""
+        with contextlib.closing(Client(self.port, timeout_s=TIMEOUT_S)) as client:
+            for number in range(QUEUES):
+                client.send(commands.Queue.Delete(queue=f"hostile-{number}", nowait=True))
+            for name in SHARED_QUEUES:
+                ask(client, commands.Queue.Delete(queue=name), "Queue.DeleteOk")
 
     def _drop(self) -> None:
         """Close the connection that was used last."""
@@ -62,7 +78,7 @@ class HostileClient:
     def client(self) -> Client:
         """Return one of the connections, at random; a new one while there are few."""
         if len(self.clients) < CONNECTIONS:
-            self.clients.append(Client(self.port, timeout_s=20))
+            self.clients.append(Client(self.port, timeout_s=TIMEOUT_S))
         self.random.shuffle(self.clients)
         return self.clients[0]
 
@@ -82,6 +98,11 @@ class HostileClient:
                 return
 
 
+def ask(client: Client, method: Any, answer: str) -> None:
+    """Send a method, and wait for its answer as long as a client waits."""
+    client.call(method, answer, TIMEOUT_S)
+
+
 def declare(hostile: HostileClient) -> None:
     """Declare a queue with limits, times and dead letters, also in cycles, and bind it to the fan-out."""
     choose = hostile.random
@@ -95,10 +116,12 @@ def declare(hostile: HostileClient) -> None:
         arguments["x-dead-letter-exchange"] = choose.choice(["", "amq.fanout", "amq.topic"])
         arguments["x-dead-letter-routing-key"] = hostile.queue()
     name, client = hostile.queue(), hostile.client()
-    client.call(
-        commands.Queue.Declare(queue=name, durable=choose.random() < 0.5, arguments=arguments), "Queue.DeclareOk"
+    ask(
+        client,
+        commands.Queue.Declare(queue=name, durable=choose.random() < 0.5, arguments=arguments),
+        "Queue.DeclareOk",
     )
-    client.call(commands.Queue.Bind(queue=name, exchange="amq.fanout"), "Queue.BindOk")
+    ask(client, commands.Queue.Bind(queue=name, exchange="amq.fanout"), "Queue.BindOk")
 
 
 def bind_expensive(hostile: HostileClient) -> None:
@@ -116,7 +139,8 @@ def bind_expensive(hostile: HostileClient) -> None:
     client = hostile.client()
     arguments: dict[str, Any] = {"x-query": query, "x-query-body": "text"}
     client.send(commands.Queue.Declare(queue="expensive"))
-    client.call(
+    ask(
+        client,
         commands.Queue.Bind(queue="expensive", exchange="amq.topic", routing_key="#", arguments=arguments),
         "Queue.BindOk",
     )
@@ -125,7 +149,7 @@ def bind_expensive(hostile: HostileClient) -> None:
 def bind_many(hostile: HostileClient) -> None:
     """Bind a queue a thousand times, without waiting."""
     client = hostile.client()
-    client.call(commands.Queue.Declare(queue="bound"), "Queue.DeclareOk")
+    ask(client, commands.Queue.Declare(queue="bound"), "Queue.DeclareOk")
     for _ in range(1_000):
         key = f"a.{hostile.random.randrange(1_000_000)}.*"
         client.send(commands.Queue.Bind(queue="bound", exchange="amq.topic", routing_key=key, nowait=True))
@@ -165,37 +189,37 @@ def requeue_all(hostile: HostileClient) -> None:
     """Put everything back that was delivered and not acknowledged."""
     client = hostile.client()
     client.send(commands.Basic.Nack(0, multiple=True, requeue=hostile.random.random() < 0.7))
-    client.call(commands.Basic.Recover(requeue=True), "Basic.RecoverOk")
+    ask(client, commands.Basic.Recover(requeue=True), "Basic.RecoverOk")
 
 
 def transact(hostile: HostileClient) -> None:
     """Publish in a transaction, and commit, roll back or leave."""
-    client = Client(hostile.port, timeout_s=20)
+    client = Client(hostile.port, timeout_s=TIMEOUT_S)
     with contextlib.closing(client):
-        client.call(commands.Tx.Select(), "Tx.SelectOk")
+        ask(client, commands.Tx.Select(), "Tx.SelectOk")
         for _ in range(hostile.random.choice([1, 100, 2_000])):
             client.publish("amq.fanout", "", b"x" * 50, delivery_mode=2)
         if hostile.random.random() < 0.5:
-            client.call(commands.Tx.Commit(), "Tx.CommitOk", 60)
+            ask(client, commands.Tx.Commit(), "Tx.CommitOk")
 
 
 def purge_or_delete(hostile: HostileClient) -> None:
     """Purge or delete a queue, whatever it holds."""
     client, queue = hostile.client(), hostile.queue()
     if hostile.random.random() < 0.8:
-        client.call(commands.Queue.Purge(queue=queue), "Queue.PurgeOk", 60)
+        ask(client, commands.Queue.Purge(queue=queue), "Queue.PurgeOk")
     else:
-        client.call(commands.Queue.Delete(queue=queue), "Queue.DeleteOk", 60)
+        ask(client, commands.Queue.Delete(queue=queue), "Queue.DeleteOk")
 
 
 def follow_stream(hostile: HostileClient) -> None:
     """Write to a stream, and follow it from the first record with a query that finds nothing."""
     client = hostile.client()
     arguments: dict[str, Any] = {"x-queue-type": "stream", "x-max-length-bytes": 1 << 20}
-    client.call(commands.Queue.Declare(queue="stream", durable=True, arguments=arguments), "Queue.DeclareOk")
+    ask(client, commands.Queue.Declare(queue="stream", durable=True, arguments=arguments), "Queue.DeclareOk")
     for _ in range(200):
         client.publish("", "stream", b"x" * 100)
-    client.call(commands.Basic.Qos(prefetch_count=10), "Basic.QosOk")
+    ask(client, commands.Basic.Qos(prefetch_count=10), "Basic.QosOk")
     start: dict[str, Any] = {"x-stream-offset": "first", "x-query": "nothing = 1"}
     client.send(commands.Basic.Consume(queue="stream", arguments=start))
 

@@ -42,7 +42,8 @@ def play(port: int, seed: int) -> None:
     """Play a hostile client, and print what it did."""
     hostile = HostileClient(port, seed)
     hostile.run(SECONDS)
-    print(f"hostile client, seed {seed}: {dict(hostile.done)}, refused {dict(hostile.refused)}, gone {hostile.gone}")
+    did = f"{dict(hostile.done)}, refused {dict(hostile.refused)}, gone {hostile.gone}, timeouts {hostile.timeouts}"
+    print(f"hostile client, seed {seed}: {did}")
 
 
 def alone_on_a_core(core: int) -> None:

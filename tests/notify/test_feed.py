@@ -86,7 +86,7 @@ def test_each_query_has_a_file_of_its_own(record: NotificationRecord, tmp_path: 
 
 def test_a_file_that_is_no_feed_is_left_alone(record: NotificationRecord, tmp_path: Path) -> None:
     (tmp_path / "frost.atom").write_text("my own notes")
-    with pytest.raises(ChannelError, match=r"frost\.atom: this is no feed of tamis .*; move the file away"):
+    with pytest.raises(ChannelError, match=r"frost\.atom: expected a feed of tamis .*; move the file away"):
         channel(tmp_path).deliver([due(record, 1)])
     assert (tmp_path / "frost.atom").read_text() == "my own notes"
 

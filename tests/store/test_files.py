@@ -162,7 +162,7 @@ def test_a_folder_rules_over_what_stands_in_its_files(store: Store, tmp_path: Pa
 def test_a_query_in_two_files_of_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x: a = 1\n")
     (tmp_path / "b.txt").write_text("y: a = 1\nx: a = 2\n")
-    with pytest.raises(ConfigError, match=r"b\.txt, line 2: the key 'x' stands in .*a\.txt, line 1, too"):
+    with pytest.raises(ConfigError, match=r"b\.txt, line 2: the key 'x' is already in .*a\.txt, line 1"):
         load_query_files(tmp_path)
 
 

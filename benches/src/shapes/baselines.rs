@@ -1,4 +1,4 @@
-//! What anybody would write first: brute force, one hash access predicate, and flat columns of bounds.
+//! Simple matchers: brute force, one hash access predicate, and flat columns of bounds.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Makes the shapes from a seed.
+//! Makes the queries and messages of each shape from a seed.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The special thing for one shape alone: what somebody would write who knows that no query has another shape.
+//! Matchers that are specialised in queries of one shape.
 //!
 //! A grid, buckets, sorted bounds, lists of the excluded, one automaton. They say how far the engine is from the best that
 //! is possible; none of them could take a query of another shape.

@@ -1,4 +1,4 @@
-"""What a mailbox, a service and an identity are: their settings in tamis.toml, and the names that they may have.
+"""Mailboxes, services and identities: their settings in tamis.toml, and the names that they may have.
 
 The data plane knows queues only. A mailbox is the queue `amq.mailbox.NAME`, which the client with that identity reads.
 A service is the queue `amq.service.NAME`, which workers read. Both are made on demand, and let senders wait when they

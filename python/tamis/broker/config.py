@@ -164,7 +164,7 @@ class LimitsConfig:
         Gt(0),
         Le(60_000),
         Limit("the worst time of matching a message", "the message is refused with 406", "ms"),
-    ] = 15
+    ] = 8
 
     def query_limits(self) -> dict[str, int]:
         """Return the limits of queries by the data plane's names."""

@@ -69,7 +69,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print what can hardly be meant in a query as lines for people, and any other warning as Python does."""
+    """Print the warnings of a query as lines for people, and any other warning as Python does."""
     if isinstance(message, QueryWarning):
         output.warning(str(message))
     else:

@@ -1,4 +1,4 @@
-"""Reads messages from what people have: JSON lines, mail in files and folders, a stream's directory, a store."""
+"""Reads the messages that a command is given: JSON lines, mail in files and folders, a stream's directory, a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection to a broker that comes back by itself, with its streams, mailboxes and services."""
+"""A connection to a broker that reconnects by itself, with its streams, mailboxes and services."""
 
 from __future__ import annotations
 

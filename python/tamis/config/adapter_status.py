@@ -1,4 +1,4 @@
-"""Says how the adapters of a pipeline are: what the store, their checkpoints and their sources know."""
+"""Reports the state of a pipeline's adapters, from the store, their checkpoints and their sources."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class OwnerConfig(Section):
         if "per_s" in self.model_fields_set and self.most is None:
             raise MistakeError(("per_s",), "'per_s' is used only with 'most'")
         if self.most is not None and self.digest != "none":
-            raise MistakeError(("most",), "'most' is of no use where everything goes into a digest")
+            raise MistakeError(("most",), "'most' has no effect with a digest: remove one of them")
         if (quiet := self.quiet_times) and quiet[0] == quiet[1]:
             raise MistakeError(("quiet",), "the quiet hours end when they begin; expected two times, as 22:00-07:00")
         return self

@@ -134,7 +134,7 @@ class PipelineConfig(Section):
         for spec in queries.hierarchies:
             if spec.attribute in attributes:
                 where = f"{queries.path}, line {spec.line}" if spec.line else str(queries.path)
-                raise ConfigError(f"{where}: the hierarchy of '{spec.attribute}' stands in {self.path}, too")
+                raise ConfigError(f"{where}: the hierarchy of '{spec.attribute}' is already in {self.path}")
         return [own, queries]
 
     @classmethod

@@ -217,7 +217,7 @@ def _environment(folder: Path) -> jinja2.Environment:
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
             is_number = isinstance(left, int | float) and isinstance(right, int | float)
             if operator == "**" or (operator != "+" and not is_number):
-                raise SecurityError(f"'{'%' if operator == '%' else '*'}' is only for numbers, and '**' for none")
+                raise SecurityError(f"'{'%' if operator == '%' else '*'}' works on numbers only, and '**' is refused")
             return _counted(super().call_binop(context, operator, left, right))
 
         def call(self, context: Any, function: Any, *given: Any, **options: Any) -> Any:

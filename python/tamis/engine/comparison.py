@@ -1,4 +1,4 @@
-"""Says what changing a query would change: the messages that it would gain, and those that it would lose."""
+"""Compares two texts of a query on messages: those that a change would gain, and those that it would lose."""
 
 from __future__ import annotations
 

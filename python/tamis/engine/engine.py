@@ -61,7 +61,7 @@ class Engine(Generic[K]):
     def add(self, key: K, query: Query) -> None:
         """Add a subscription; a key that exists gets the new query and keeps its position in the order.
 
-        What is legal in the query and can hardly be meant is shown as a `tamis.QueryWarning`.
+        A probable mistake in a valid query is shown as a `tamis.QueryWarning`.
 
         Args:
             key: anything that can be hashed; keys compare as in a dict.
@@ -76,7 +76,7 @@ class Engine(Generic[K]):
     def add_many(self, pairs: Iterable[tuple[K, Query]]) -> None:
         """Add all of `pairs`, or none of them if one cannot be added. Cost: about 1 µs per query.
 
-        What is legal in a query and can hardly be meant is shown as a `tamis.QueryWarning`.
+        A probable mistake in a valid query is shown as a `tamis.QueryWarning`.
 
         Args:
             pairs: (key, query) each, such as the ``items()`` of a dict; of equal keys the last query counts.
@@ -552,7 +552,7 @@ def _functions(opaque: Mapping[str, Callable[..., bool | None]] | None) -> dict[
 
 
 def _show_warnings(queries: Iterable[Query]) -> None:
-    """Show what can hardly be meant in `queries`, as coming from the caller of the caller."""
+    """Show the warnings of `queries`, as coming from the caller of the caller."""
     for query in queries:
         for warning in query.warnings:
             warnings.warn(warning, stacklevel=3)

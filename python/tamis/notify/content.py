@@ -1,4 +1,4 @@
-"""Finds out what every notification tells: why its query matched, and excerpts of the message."""
+"""Collects the content of notifications: why the query matched, and excerpts of the message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the e-mails of one delivery: to whom, in whose words, and with which headers."""
+"""Writes the e-mails of one delivery: their recipients, their text, and their headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans the deliveries of one channel to owners with a rhythm, and records what was decided."""
+"""Plans when the deliveries of one channel are sent to their owners, and records what was decided."""
 
 from __future__ import annotations
 

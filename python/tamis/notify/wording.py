@@ -1,4 +1,4 @@
-"""Puts a notification, or a digest of several, into words: by a template, or by the built-in text.
+"""Renders the text of a notification, or of a digest of several, from a template or the built-in text.
 
 A notification must be delivered whatever its values are. So when a template fails, the built-in text is used, and a
 note says why."""

@@ -74,7 +74,7 @@ def _refuse_in_two_files(what: str, places: Iterable[tuple[QueryFile, str, int]]
     for file, name, line in places:
         place = f"{file.path}, line {line}" if line else str(file.path)
         if name in first:
-            raise ConfigError(f"{place}: the {what} '{name}' stands in {first[name]}, too")
+            raise ConfigError(f"{place}: the {what} '{name}' is already in {first[name]}")
         first[name] = place
 
 

@@ -130,5 +130,5 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(table) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"'{twice}' stands there twice; a value has one parent")
+        raise ValueError(f"'{twice}' occurs twice; a value has only one parent")
     return table

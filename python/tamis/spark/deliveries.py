@@ -1,4 +1,4 @@
-"""Delivers what the outbox holds while the pipeline runs, in threads of the driver: one for each way out of it."""
+"""Delivers what the outbox holds while the pipeline runs, in threads of the driver, one per delivery."""
 
 from __future__ import annotations
 

@@ -110,14 +110,18 @@ class Outbox(Database):
             log_all(connection, and_(of_name, _d.reason.is_(None)), "waiting", reason, datetime.now(UTC))
             connection.execute(update(deliveries).where(of_name, unsaid).values(reason=reason))
 
-    def retry_dead(self, name: str | None = None, notification_id: str | None = None) -> int:
-        """Make dead deliveries pending again with all their tries: of one channel or notification, or of all.
+    def retry_dead(
+        self, name: str | None = None, notification_id: str | None = None, *, query_key: str | None = None
+    ) -> int:
+        """Make dead deliveries pending again with all their tries: of one channel, notification or query, or of all.
 
         Returns:
             Their number.
         """
         of_name = [] if name is None else [_d.name == name]
         of_name += [] if notification_id is None else [_d.notification_id == notification_id]
+        of_query = select(outbox.c.notification_id).where(outbox.c.query_key == query_key)
+        of_name += [] if query_key is None else [_d.notification_id.in_(of_query)]
         now = datetime.now(UTC)
         revived = {"state": "pending", "attempts": 0, "next_attempt_at": now, "updated_at": now}
         dead = and_(_d.state == "dead", *of_name)

@@ -1,4 +1,4 @@
-"""Stores who wants no more e-mails, of one query or of all, and whose address is confirmed."""
+"""Stores which addresses have unsubscribed, from one query or from all, and which are confirmed."""
 
 from __future__ import annotations
 

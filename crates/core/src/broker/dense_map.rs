@@ -1,4 +1,4 @@
-//! A map from dense ids, which somebody else gives, to values: what the broker keeps of the topology's queues.
+//! A map from dense ids to values: what the broker keeps for each queue of the topology.
 
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};

@@ -6,7 +6,7 @@ import hashlib
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar, Final
 
@@ -15,13 +15,21 @@ from tamis.adapters.options import FileOptions
 from tamis.adapters.rows import RAW_KEPT_BYTES, Row
 from tamis.adapters.sources.files import FileSource, open_file, status_of
 from tamis.adapters.sources.folders import Listing
+from tamis.adapters.sources.rotation import Place, base_of, changed_ns, mark_of, turns, unread
 from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, path_text, progress_of, slice_bytes
 from tamis.errors import AdapterError
 
 READ_BYTES: Final = 1 << 20
 
-_MARK_BYTES: Final = 1024
+COPY_S: Final = 60.0
+"""How long a file that begins with what was read of another waits: it is probably the copy of a rotation."""
+
 _ACTIVE_NS: Final = 3_600_000_000_000
+_TICK_NS: Final = 2_000_000_000
+"""A folder that changed within this time may change again without another time of change."""
+
+Progress = dict[str, list[Any]]
+"""Path -> a `Place` as the checkpoint keeps it: a place is made only of what is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +63,14 @@ class _Active:
 class RecordSource(FileSource):
     """A source of files that hold many messages and grow at their end.
 
-    Progress in a file is ``[bytes, mark]``: all messages before that byte have been read. `mark` is a digest of the
-    first and last KiB before it, so that a file that was replaced, cut or edited is detected instead of being read from
-    the middle of a message. It is looked at again whenever the file has changed, also if it has not grown.
+    Progress in a file is a `Place`. Its mark detects a file that was replaced, cut or edited, instead of reading it
+    from the middle of a message. It is looked at again whenever the file has changed, also if it has not grown.
 
-    A file among several that cannot be read is ``[bytes, mark, problem]``: the problem is told once, as a dead letter,
-    and the others are read. When the file can be read again, it goes on where it ended. So is a folder that cannot be
-    listed, at byte 0.
+    If the file of the mark now has another name of a rotation, its place goes there, and the file that has taken its
+    name is read from its beginning.
+
+    A file among several that cannot be read has a problem, which is told once, as a dead letter, and the others are
+    read. When the file can be read again, it goes on where it ended. So is a folder that cannot be listed, at byte 0.
 
     Files that have not changed for an hour are looked at when `Folders` lists their folder.
     """
@@ -73,6 +82,7 @@ class RecordSource(FileSource):
         super().__init__(options)
         self._checked: dict[str, tuple[int, ...]] = {}  # path -> position, and the file's state when its mark was right
         self._active: dict[str, _Active] = {}  # by folder
+        self._searched: dict[str, int] = {}  # path -> when its folder had changed, when other names were looked for
 
     @abstractmethod
     def row(self, piece: Piece, path: str) -> Row | None:
@@ -86,13 +96,16 @@ class RecordSource(FileSource):
         self.check()
         progress = progress_of(start)
         bounds = None if ceiling is None else progress_of(ceiling)
-        waiting = []
-        problems: dict[str, str] = {}
         looks = list(self.folders.look(fresh=settled))
-        for path in (looked := sorted(path for folder, one in looks for path in self._to_look_at(folder, one))):
-            bound = None if bounds is None else bounds.get(path, [0])[0]
+        listed = {path for folder, one in looks for path in self._to_look_at(folder, one, progress)}
+        moved = self._follow(progress, listed)
+        looked = sorted(listed | moved)
+        waiting: list[Range] = []
+        problems: dict[str, str] = {}
+        for path in looked:
+            bound = None if bounds is None else _place(bounds, path)
             try:
-                if new := self._new(path, progress.get(path), bound, settled):
+                if new := self._new(path, _place(progress, path), bound, settled):
                     waiting.append(new)
             except AdapterError as error:
                 if path == self.options.path:
@@ -100,45 +113,48 @@ class RecordSource(FileSource):
                 problems[path] = str(error)
         self._remember(looks, looked, {new.path for new in waiting} | problems.keys())
         problems |= self.folders.problems
-        for path in [path for path, place in progress.items() if place[2:] and path not in problems]:
+        for path in [
+            path for path, place in progress.items() if place[2:3] not in ([], [None]) and path not in problems
+        ]:
             if path in looked:
-                progress[path] = progress[path][:2]
+                progress[path] = _place(progress, path)._replace(problem=None).plain()
             elif any(path == folder for folder, _ in looks):
                 del progress[path]
         for path, problem in problems.items():
-            progress[path] = [*progress.get(path, [0, ""])[:2], problem]
-        if not waiting:
-            return start if progress == progress_of(start) else offset_of(progress)
+            progress[path] = _place(progress, path)._replace(problem=problem).plain()
         for new in _allot(waiting, self.separator, limit):
             with open_file(new.path) as file:
-                progress[new.path] = [new.end, _mark(file, new.end)]
-        return offset_of(progress)
+                begin = new.start if new.path in moved else None
+                progress[new.path] = Place(new.end, mark_of(file, new.end), None, begin).plain()
+        return start if progress == progress_of(start) else offset_of(progress)
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
         """As `Source.plan`: slices of equal size, one for each core."""
         before = progress_of(start)
         ranges: list[Range] = []
         lost: list[Range] = []
-        for path, (position, mark, *problem) in progress_of(end).items():
-            begin, *told = before.get(path, [0])
-            if problem and problem != told[1:]:
-                lost.append(Range(path, position, position, problem[0]))
-            if begin < position:
-                piece = self._checked_range(path, begin, position, mark)
+        for path, told in progress_of(end).items():
+            if told == before.get(path):
+                continue
+            place, known = Place(*told), _place(before, path)
+            begin = known.position if place.begin is None else place.begin
+            if place.problem and place.problem != known.problem:
+                lost.append(Range(path, place.position, place.position, place.problem))
+            if begin < place.position:
+                piece = self._checked_range(path, begin, place)
                 (ranges if piece.problem is None else lost).append(piece)
         total = sum(piece.end - piece.start for piece in ranges)
         return [*_slices(ranges, slice_bytes(total), self.separator), *(Slice((piece,)) for piece in lost)]
 
-    def _checked_range(self, path: str, begin: int, position: int, mark: str) -> Range:
+    def _checked_range(self, path: str, begin: int, place: Place) -> Range:
         """What is to be read of a file; with a problem if it was removed or replaced since it was seen."""
         try:
-            with open_file(path) as file:
-                _check_mark(file, path, position, mark)
+            with _open_marked(path, place):
+                return Range(path, begin, place.position, mark=(place.position, place.mark))
         except AdapterError as error:
             if path == self.options.path:
                 raise
-            return Range(path, begin, position, f"bytes {begin:,} to {position:,} are lost: {error}")
-        return Range(path, begin, position)
+            return Range(path, begin, place.position, f"bytes {begin:,} to {place.position:,} are lost: {error}")
 
     def read(self, part: Slice) -> Iterator[Row]:
         """As `Source.read`. Memory: one message, at most 64 MiB."""
@@ -146,7 +162,7 @@ class RecordSource(FileSource):
             if piece_range.problem is not None:
                 yield self._lost(piece_range)
                 continue
-            with open_file(piece_range.path) as file:
+            with _open_range(piece_range) as file:
                 for piece in split(file, piece_range, self.separator):
                     row = self.row(piece, piece_range.path)
                     if row is not None:
@@ -158,11 +174,97 @@ class RecordSource(FileSource):
         digest = hashlib.blake2b(reason.encode("utf-8", "replace"), digest_size=16).hexdigest()
         return Row(path_text(piece.path), piece.start, digest, self.options.topic, error=reason, raw=b"")
 
-    def _to_look_at(self, folder: str, listing: Listing) -> list[str]:
+    def _to_look_at(self, folder: str, listing: Listing, progress: Progress) -> list[str]:
+        """The files of a folder, those that a rotation has given a name that is not listed included."""
         known = self._active.get(folder)
         if known is not None and known.listing is listing:
             return known.paths
-        return [f"{folder}/{name}" for name in listing.files]
+        return [f"{folder}/{name}" for name in listing.files] + [path for path in progress if _folder(path) == folder]
+
+    def _follow(self, progress: Progress, listed: set[str]) -> set[str]:
+        """Take the places of files that were rotated to where the files are now.
+
+        Files that are probably copies, made by a rotation which will cut the original next, leave `listed`.
+
+        Returns:
+            The paths at which there is another file than before.
+        """
+        new = self._by_base(path for path in listed if path not in progress)
+        places = {path: _place(progress, path) for path in listed if path in progress}
+        gone = {path for path, place in places.items() if not self._is_there(path, place)}
+        found: dict[str, str] = {}
+
+        def is_free(other: str) -> bool:
+            return (other not in progress or other in gone) and other not in found.values()
+
+        for path in sorted(gone):
+            if now := self._found(path, places[path], new, is_free):
+                found[path] = now
+        listed -= set(self._copies(new, progress, gone)) - set(found.values())
+        kept = {now: places[path] for path, now in found.items()}
+        for path in found:
+            del progress[path]
+        kept |= {path: unread(path) for path in found if path not in kept and status_of(path)}
+        for path, now in found.items():
+            kept |= {other: unread(other) for other in _missed(path, now, progress, kept)}
+            for other in [one for one in gone if one in progress and base_of(one) == base_of(path)]:
+                if status_of(other) is None:
+                    del progress[other]
+        for path in [one for one, place in places.items() if place[0::3] == (0, 0) and one in progress]:
+            if self._may_have_changed(path):
+                last = max((one for one in turns(path) if one in progress), key=changed_ns, default=None)
+                kept |= {other: unread(other) for other in _missed(path, last, progress, kept)} if last else {}
+        progress |= {path: Place(one.position, one.mark, None, one.position).plain() for path, one in kept.items()}
+        return set(kept)
+
+    def _by_base(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Paths by what a rotation keeps of them."""
+        found: dict[str, list[str]] = {}
+        for path in sorted(paths):
+            found.setdefault(base_of(path), []).append(path)
+        return found
+
+    def _is_there(self, path: str, place: Place) -> bool:
+        """Whether the file of a place is still at its path; also if it cannot be read, which is told elsewhere."""
+        try:
+            status = status_of(path)
+            if status is None:
+                return False
+            state = _state(place.position, status)
+            if self._checked.get(path) != state:
+                if not place.is_in(path, status):
+                    return False
+                self._checked[path] = state
+            return True
+        except AdapterError:
+            return True
+
+    def _found(self, path: str, place: Place, new: dict[str, list[str]], is_free: Callable[[str], bool]) -> str | None:
+        """Where the file is that was at `path`; None if it is not found."""
+        if not os.path.lexists(path):  # its successor is not there yet: only what would be read as new is looked at
+            beside = (other for other in new.get(base_of(path), ()) if is_free(other))
+            return next((other for other in beside if place.begins(other)), None)
+        return place.found_beside(path, is_free) if self._may_have_changed(path) else None
+
+    def _may_have_changed(self, path: str) -> bool:
+        """Whether there may be other names in the folder of a file than when this was last asked."""
+        now_ns = changed_ns(_folder(path))
+        is_known = self._searched.get(path) == now_ns and time.time_ns() - now_ns > _TICK_NS
+        self._searched[path] = now_ns
+        return not is_known
+
+    def _copies(self, new: dict[str, list[str]], progress: Progress, gone: Collection[str]) -> Iterator[str]:
+        """The new files that begin with what was read of another that is there, and were just made."""
+        since_s = time.time() - COPY_S
+        young = {
+            base: found
+            for base, paths in new.items()
+            if (found := [one for one in paths if (status := status_of(one)) and status.st_ctime > since_s])
+        }
+        for path in progress if young else ():
+            if path not in gone and (beside := young.get(base_of(path))):
+                place = _place(progress, path)
+                yield from (other for other in beside if place.position and place.begins(other))
 
     def _remember(self, looks: list[tuple[str, Listing]], looked: list[str], news: set[str]) -> None:
         """Remember which files are to be looked at, until their folder is listed again."""
@@ -170,24 +272,26 @@ class RecordSource(FileSource):
         since_ns = time.time_ns() - _ACTIVE_NS
         for path in looked:
             if path in news or self._checked.get(path, (0,) * 5)[2] >= since_ns:
-                active[path.rpartition("/")[0] or "/"].append(path)
+                active[_folder(path)].append(path)
         self._active = {folder: _Active(listing, active[folder]) for folder, listing in looks}
 
-    def _new(self, path: str, progress: list[Any] | None, bound: int | None, settled: bool) -> Range | None:
+    def _new(self, path: str, place: Place, bound: Place | None, settled: bool) -> Range | None:
         """The range of a file that is complete and has not been read."""
-        position, mark = (progress or (0, ""))[:2]
+        position = place.position
         status = status_of(path)
         if status is None:
             return None  # it was removed since it was listed
         if status.st_size < position:
             raise AdapterError(_changed(path, f"it had {position:,} bytes and has {status.st_size:,}"))
-        end = status.st_size if bound is None else min(bound, status.st_size)
-        state = (position, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+        end = status.st_size if bound is None else min(bound.position, status.st_size)
+        state = _state(position, status)
         if end <= position and self._checked.get(path) == state:
             return None
         with open_file(path) as file:
-            _check_mark(file, path, position, mark)
+            _check_mark(file, path, place)
             self._checked[path] = state
+            if bound is not None and end > position and mark_of(file, bound.position) != bound.mark:
+                return None  # the file was rotated since the bound was set: it is for the next run
             if end > position and bound is None and not settled and not self._is_quiet(status):
                 end = last_boundary(file, position, end, self.separator)
         return Range(path, position, end) if end > position else None
@@ -310,7 +414,7 @@ def _slices(ranges: Iterable[Range], size_bytes: int, separator: bytes) -> Itera
             if end - start > room:
                 with open_file(piece.path) as file:
                     end = next_boundary(file, start + room, piece.end, separator)
-            waiting.append(Range(piece.path, start, end))
+            waiting.append(Range(piece.path, start, end, mark=piece.mark))
             room -= end - start
             start = end
             if room <= 0:
@@ -320,18 +424,54 @@ def _slices(ranges: Iterable[Range], size_bytes: int, separator: bytes) -> Itera
         yield Slice(tuple(waiting))
 
 
-def _mark(file: BinaryIO, position: int) -> str:
-    """A digest of the first and the last KiB before `position`."""
-    file.seek(0)
-    head = file.read(min(_MARK_BYTES, position))
-    file.seek(max(0, position - _MARK_BYTES))
-    tail = file.read(min(_MARK_BYTES, position))
-    return hashlib.blake2b(head + tail, digest_size=8).hexdigest()
+def _place(progress: Progress, path: str) -> Place:
+    return Place(*progress.get(path, ()))
 
 
-def _check_mark(file: BinaryIO, path: str, position: int, mark: str) -> None:
-    if position and _mark(file, position) != mark:
-        raise AdapterError(_changed(path, f"the bytes before byte {position:,} differ from those that were read"))
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _missed(path: str, last: str, *known: Collection[str]) -> list[str]:
+    """The files that were at `path` after the file that is now at `last`, while nobody looked."""
+    return [
+        one for one in turns(path) if not any(one in some for some in known) and changed_ns(one) >= changed_ns(last)
+    ]
+
+
+def _state(position: int, status: os.stat_result) -> tuple[int, ...]:
+    return (position, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+
+
+def _check_mark(file: BinaryIO, path: str, place: Place) -> None:
+    if place.position and mark_of(file, place.position) != place.mark:
+        raise AdapterError(_changed(path, f"the bytes before byte {place.position:,} differ from those that were read"))
+
+
+def _open_marked(path: str, place: Place) -> BinaryIO:
+    """Open the file that was at a path when its mark was made.
+
+    Raises:
+        AdapterError: it was removed, replaced or edited.
+    """
+    problem = None
+    try:
+        file = open_file(path)
+        try:
+            _check_mark(file, path, place)
+        except AdapterError:
+            file.close()
+            raise
+        return file
+    except AdapterError as error:
+        problem = error
+    if (found := place.found_beside(path)) is None:
+        raise problem
+    return open_file(found)
+
+
+def _open_range(piece: Range) -> BinaryIO:
+    return open_file(piece.path) if piece.mark is None else _open_marked(piece.path, Place(*piece.mark))
 
 
 def _changed(path: str, what: str) -> str:

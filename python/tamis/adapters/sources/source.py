@@ -35,13 +35,15 @@ SLICE_BYTES_MAX: Final = 8 << 20
 class Range:
     """A range of one file: the messages that begin in ``start <= byte < end``, which are boundaries of messages.
 
-    With a `problem` it is what cannot be read, and becomes one dead letter.
+    With a `problem` it is what cannot be read, and becomes one dead letter. With a `mark`, a position and a digest of
+    what is before it, the file is known again under another name.
     """
 
     path: str
     start: int
     end: int
     problem: str | None = None
+    mark: tuple[int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The command `tamis journal`, which inspects a broker's logs on disk, and accepts that some of them is missing."""
+"""The command `tamis journal`, which inspects a broker's logs on disk, and accepts that some of them are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `tamis dead`, which shows what was given up: messages that could not be read, and dead deliveries."""
+"""The command `tamis dead`, which shows dead letters (messages that could not be read) and dead deliveries."""
 
 from __future__ import annotations
 

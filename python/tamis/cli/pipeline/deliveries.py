@@ -84,6 +84,7 @@ def retry(
         str | None, typer.Argument(help="Only of this notification: its id, or its beginning.")
     ] = None,
     delivery: NameOption = None,
+    query: QueryOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -91,8 +92,10 @@ def retry(
     with open_store(store, create=False) as opened:
         if delivery is not None and delivery not in (known := opened.delivery_counts()):
             raise TamisError(f"no delivery is named '{delivery}'; there are: {', '.join(sorted(known)) or 'none'}")
+        if query is not None and not opened.query_history(query):
+            raise TamisError(f"no query ever had the key '{query}'; `tamis query list` lists those that there are")
         of_one = named(opened, notification).id if notification is not None else None
-        count = opened.retry_dead(delivery, of_one)
+        count = opened.retry_dead(delivery, of_one, query_key=query)
     if as_json:
         output.data_json({"retried": count})
     output.success(output.counted(count, "dead delivery is", "dead deliveries are") + " pending again")

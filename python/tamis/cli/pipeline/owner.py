@@ -65,7 +65,7 @@ def confirm(
         known = ", ".join(it.name for it in loaded.owners) or "none"
         raise ConfigError(f"{loaded.path}: no [[owner]] is named '{name}'; there are: {known}")
     if loaded.unsubscribe is None:
-        raise ConfigError(f"{loaded.path}: expected [unsubscribe], where links are answered")
+        raise ConfigError(f"{loaded.path}: confirming needs [unsubscribe], which answers the links")
     sender, links = _sender(loaded, delivery), Links(loaded.unsubscribe.url, loaded.unsubscribe.secret())
     with Store.open(loaded.store_path) as store:
         wanted = [it for it in owner.to if store.address_confirmed_at(address_of(it)) is None]
@@ -85,5 +85,5 @@ def _sender(config: PipelineConfig, name: str | None) -> SmtpDelivery | EmlDeliv
     found = [it for it in sorted(mail, key=lambda it: it.type, reverse=True) if name in (None, it.name)]
     if not found:
         known = ", ".join(it.name for it in mail) or "none"
-        raise ConfigError(f"{config.path}: no [[delivery]] sends e-mails under that name; there are: {known}")
+        raise ConfigError(f"{config.path}: expected a [[delivery]] that sends e-mails; there are: {known}")
     return found[0]

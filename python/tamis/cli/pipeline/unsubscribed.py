@@ -1,4 +1,4 @@
-"""The command `tamis unsubscribed`, which shows and changes who wants no more e-mails."""
+"""The command `tamis unsubscribed`, which shows and changes which addresses have unsubscribed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks queries before they are stored: their deliveries and names against the pipeline, and what is hardly meant."""
+"""Checks queries before they are stored: deliveries and names against the pipeline, and probable mistakes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tamis.store import Store
 
 Warnings = dict[str, list[dict[str, Any]]]
-"""Key of a query -> what can hardly be meant in it, for JSON."""
+"""Key of a query -> its warnings, for JSON."""
 
 
 def check_against_pipeline(store: Store, specs: Sequence[QuerySpec]) -> Warnings:
@@ -34,7 +34,7 @@ def check_against_pipeline(store: Store, specs: Sequence[QuerySpec]) -> Warnings
 
 
 def text_warnings(spec: QuerySpec) -> list[dict[str, Any]]:
-    """Show and return what can hardly be meant in a query, for JSON."""
+    """Show the warnings of a query, and return them for JSON."""
     try:
         query = spec.compile()
     except (QueryError, TamisError, ValueError):

@@ -31,10 +31,10 @@ def apply(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the store agree with a file: add and change what it holds, remove what no longer stands in it.
+    """Make the store agree with a file: add, change and remove queries and hierarchies.
 
-    Of a folder, all files `*.txt` and `*.toml` count, also in folders below it, and what stood in a file that is gone
-    is removed. Queries that were added by hand, or that stand in other files, stay. All changes are made, or none.
+    A folder stands for all its files `*.txt` and `*.toml`, also in folders below it; the queries of deleted files are
+    removed. Queries that were added by hand, or that are in other files, stay. All changes are made, or none.
     """
     from tamis.query import load_query_files
 

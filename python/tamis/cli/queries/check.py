@@ -31,7 +31,7 @@ def check(
 ) -> int:
     """Check whether the target can be used, and if not, print every error with a caret at its position.
 
-    A query that can be parsed is printed as selector text. What can hardly be meant is a warning. Exit code: 0 without
+    A query that can be parsed is printed as selector text. Probable mistakes are warnings. Exit code: 0 without
     errors, 2 with some.
     """
     path, told = Path(target), _Warnings()
@@ -49,12 +49,12 @@ def check(
         if canonical is not None:
             output.data(canonical)
         elif not problems:
-            output.success(f"{target}: well ({checked})")
+            output.success(f"{target}: ok ({checked})")
     return ERROR if problems else OK
 
 
 class _Warnings:
-    """What can hardly be meant in the target, for JSON; people see it at once."""
+    """The warnings of the target, for JSON; people see them at once."""
 
     def __init__(self) -> None:
         self.found: list[dict[str, Any]] = []

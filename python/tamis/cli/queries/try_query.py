@@ -34,7 +34,7 @@ def try_(
         str | None, typer.Argument(help="Messages as for `match`; default: those that the store keeps.")
     ] = None,
     language: Annotated[str, typer.Option(help="The language of the query.")] = "selector",
-    last: Annotated[int, typer.Option(min=1, help="Only so many messages, the last ones.")] = 1_000,
+    last: Annotated[int, typer.Option(min=1, help="Maximum number of messages; the last ones are taken.")] = 1_000,
     near: Annotated[int, typer.Option(min=0, help="Show messages that miss by at most this number of predicates.")] = 1,
     samples: Annotated[int, typer.Option(min=0, help="Number of matches, and of near misses, to show.")] = 5,
     topic: TopicOption = None,

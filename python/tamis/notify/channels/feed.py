@@ -106,7 +106,7 @@ def _read(path: Path) -> dict[str, ElementTree.Element]:
         entries = ElementTree.parse(path).getroot().findall(f"{{{ATOM}}}entry")  # noqa: S314 - a file that we wrote
         return {_text(entry, "id"): entry for entry in entries}
     except (ElementTree.ParseError, AttributeError) as error:
-        raise ChannelError(f"{path}: this is no feed of tamis ({error}); move the file away") from error
+        raise ChannelError(f"{path}: expected a feed of tamis ({error}); move the file away") from error
 
 
 def _feed(query: str, domain: str, entries: Sequence[ElementTree.Element]) -> bytes:

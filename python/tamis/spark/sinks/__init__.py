@@ -1,1 +1,1 @@
-"""Holds the sinks of a batch, each of which commits the matches of a batch as a whole, and once."""
+"""The sinks of batches, each of which commits the results of a batch as a whole, exactly once."""

@@ -1,4 +1,4 @@
-"""Chooses the sink of a pipeline: the one that writes to the home of its notifications."""
+"""Chooses the sink of a pipeline by the place where its notifications are stored."""
 
 from __future__ import annotations
 

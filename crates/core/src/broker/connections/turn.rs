@@ -14,7 +14,7 @@ pub(crate) const STEP_NS: u64 = 250;
 /// The steps after which somebody looks how long they have really taken.
 const MEASURED_STEPS: u32 = 64;
 /// The turns that fit into a round: all calls between two of [`Broker::work`](crate::broker::Broker::work).
-const TURNS_A_ROUND: u32 = 4;
+const TURNS_A_ROUND: u32 = 2;
 /// The part of its budget that a turn has when the round is used up: enough for what most clients ask for.
 const LATE_PART: u32 = 64;
 /// The part of a turn's budget that all readers of streams together have in a round: about a quarter of a millisecond.
@@ -123,6 +123,11 @@ impl Turn {
     #[inline]
     pub fn is_over(&self) -> bool {
         self.spent >= self.allowance
+    }
+
+    /// Whether the turns since the last call of [`Broker::work`](crate::broker::Broker::work) have taken what they have together.
+    pub fn is_round_over(&self) -> bool {
+        self.round.saturating_sub(self.spent) == 0
     }
 
     /// Carry out the current frame in the connection's next turn: in this one it has had no effect.

@@ -1,4 +1,4 @@
-//! Consumers that hang: whoever does not settle a delivery in its time loses the channel, and what it had goes back.
+//! Hung consumers: if a delivery is not settled in time, its channel is closed, and its deliveries are requeued.
 //!
 //! The time is `x-consumer-timeout` of the consumer or of its queue. Each connection is looked at about once a second.
 

@@ -18,6 +18,9 @@ use crate::broker::queues::message_store::Kept;
 use crate::broker::queues::queue::Queue;
 use crate::broker::topology::{Definition, Owner, Topology};
 
+/// The time that compaction may take in one call: what it copies may have to be read from the disk.
+const COMPACT_US: Micros = 2_000;
+
 impl Broker {
     /// Confirm what is on disk now, and check whether the disk works. Call it when the journal's thread wakes the caller.
     pub fn committed(&mut self, now: Micros) {
@@ -33,7 +36,7 @@ impl Broker {
         self.settle_waiting();
         self.wake_streams();
         self.evict();
-        self.durability.compact();
+        self.durability.compact(self.turn.time_limit(COMPACT_US));
         self.finish();
     }
 

@@ -12,6 +12,7 @@ use crate::amqp::{AmqpError, ReplyCode};
 use crate::journal::{AppendError, Committer, Damage, Log, OpenError, Retention};
 
 use crate::broker::clock::Micros;
+use crate::broker::connections::turn::TimeLimit;
 use crate::broker::durability::changes::Changes;
 use crate::broker::durability::deleted_queues::DeletedQueues;
 use crate::broker::durability::purges::Purges;
@@ -388,11 +389,11 @@ impl Durability {
     }
 
     /// Compact in proportion to what was recorded since the last time, as far as one call goes.
-    pub(super) fn compact(&mut self) {
+    pub(super) fn compact(&mut self, limit: TimeLimit) {
         if let Some(journal) = &mut self.journal {
             let bytes = (2 * journal.appended).clamp(*COMPACT_BYTES.start(), *COMPACT_BYTES.end());
-            let has_more = journal.durable.compact(bytes);
-            journal.appended = if has_more { journal.appended.saturating_sub(bytes / 2) } else { 0 };
+            let copied = journal.durable.compact(bytes, || limit.is_reached());
+            journal.appended = copied.map_or(0, |bytes| journal.appended.saturating_sub(bytes / 2));
         }
     }
 

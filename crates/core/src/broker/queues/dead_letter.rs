@@ -41,7 +41,7 @@ const READ_BACK_STEPS: usize = 64;
 /// The number of bytes of a message that cost one step: it is copied three times.
 const BYTES_PER_STEP: usize = 256;
 /// The time that letters may take in one call: matching what they are routed by may take longer than their steps.
-const LETTERS_US: Micros = 3_000;
+const LETTERS_US: Micros = 1_000;
 /// The cost of an entry of `x-death`, which is read, copied and written.
 const DEATH_STEPS: usize = 16;
 /// The cost of a queue that a letter is routed to.
@@ -98,7 +98,7 @@ impl Broker {
     /// Publish some of the letters that wait, with those that result from publishing.
     pub(crate) fn send_letters(&mut self) {
         let mut steps = self.letters.take_steps();
-        if !self.letters.are_waiting() {
+        if !self.letters.are_waiting() || self.turn.is_round_over() && self.letters.let_others_pass() {
             return;
         }
         let limit = self.turn.time_limit(LETTERS_US);

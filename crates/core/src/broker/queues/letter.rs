@@ -77,6 +77,8 @@ pub(crate) struct Letters {
     /// Whether the first letter waits for room on the disk.
     is_stalled: bool,
     is_congested: bool,
+    /// Whether the last call let others pass.
+    has_passed: bool,
     /// The further steps that the current call may take.
     steps: usize,
     /// The steps that the last letter took besides what every letter takes.
@@ -111,6 +113,12 @@ impl Letters {
     /// Take the steps that the current call may take: enough for the letters that it has made, and some more.
     pub fn take_steps(&mut self) -> usize {
         (STEPS_IN_PASSING + std::mem::take(&mut self.steps)).min(STEPS_MAX)
+    }
+
+    /// Whether a call that has done much already leaves the letters to the next one: every other time.
+    pub fn let_others_pass(&mut self) -> bool {
+        self.has_passed = !self.has_passed;
+        self.has_passed
     }
 
     /// Add further steps to those of the current letter.

@@ -32,6 +32,8 @@ const CHUNKS_US: Micros = 2_000;
 
 /// The number of unreachable entries that are released in one call, which takes about 100 µs.
 const UNREACHABLE_AT_ONCE: usize = 1000;
+/// The time that releasing them may take: large bodies take longer to free.
+const UNREACHABLE_US: Micros = 1_000;
 
 impl MessageStore {
     /// Let a message leave memory as soon as the journal has it.
@@ -146,7 +148,11 @@ impl Broker {
 
     /// Release some of the entries that nobody can reach.
     pub(crate) fn sweep(&mut self) {
+        let limit = self.turn.time_limit(UNREACHABLE_US);
         for _ in 0..UNREACHABLE_AT_ONCE {
+            if limit.is_reached() {
+                return;
+            }
             match self.queues.next_unreachable() {
                 Some(Unreachable::Entry(entry, durable_id)) => self.release_entry(entry, durable_id),
                 Some(Unreachable::EndOfPurge) => self.durability.purge_settled(),

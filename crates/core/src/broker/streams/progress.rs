@@ -1,4 +1,4 @@
-//! How far the readers of streams are, for management.
+//! The positions of the readers of streams, for management.
 
 use crate::broker::Broker;
 use crate::broker::consumers::consumer::Consumer;

@@ -1,4 +1,4 @@
-//! A client in bytes: what the tests and the simulation talk to the broker with.
+//! A client that speaks AMQP in bytes, for the tests and the simulation.
 
 use crate::amqp::method::{BasicConsume, BasicPublish, ChannelOpen, ConfirmSelect, QueueDeclare};
 use crate::amqp::properties::put_content;

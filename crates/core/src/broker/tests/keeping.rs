@@ -342,6 +342,9 @@ fn dead_letters_wait_on_disk_too() {
             world.now += 1_000_000;
             world.broker.tick(world.now, super::client::EPOCH_US + world.now as i64);
             world.commit();
+            while world.broker.has_work() {
+                world.broker.work(world.now);
+            }
         }
     }
     let metrics = world.broker.metrics();

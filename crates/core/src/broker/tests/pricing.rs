@@ -204,7 +204,7 @@ fn a_match_that_takes_too_long_is_refused_and_counted_and_the_turn_pays_for_it()
     world.publish(id, "amq.fanout", "", body.as_bytes());
     let (_, code, reason) = closed(&world.seen(id)).expect("refused");
     assert_eq!(code, 406);
-    assert!(reason.contains("exchange 'amq.fanout' would take more than 15 ms"), "{reason}");
+    assert!(reason.contains("exchange 'amq.fanout' would take more than 8 ms"), "{reason}");
     assert_eq!(world.broker.metrics().matches_cut, 1);
 }
 

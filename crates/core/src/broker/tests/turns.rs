@@ -89,7 +89,7 @@ fn who_asks_for_much_takes_turns_with_others_who_do() {
     }
     for _ in 0..10 {
         let [first, second] = queues.map(|queue| bound(&world, queue));
-        assert!(first.abs_diff(second) <= 7, "{first} and {second}");
+        assert!(first.abs_diff(second) <= 2 * 7, "{first} and {second}");
         world.broker.work(0);
     }
     world.broker.disconnect(ids[0], 0);
@@ -162,7 +162,7 @@ fn when_a_round_is_used_up_turns_are_short_until_the_next() {
             bound(&world, name)
         })
         .collect();
-    assert!(done[..3].iter().all(|count| *count > 300), "{done:?}");
+    assert!(done[..2].iter().all(|count| *count > 300), "{done:?}");
     assert!(done[5] < 10, "{done:?}");
     world.broker.work(0);
     assert!(names.iter().map(|name| bound(&world, name)).sum::<usize>() > done.iter().sum::<usize>() + 300);

@@ -32,7 +32,7 @@ impl Default for QueryLimits {
             body_bytes_max: 256 * 1024,
             body_values_max: 20_000,
             refuses_large_bodies: false,
-            match_ns_max: 15_000_000,
+            match_ns_max: 8_000_000,
         }
     }
 }

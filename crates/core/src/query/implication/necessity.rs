@@ -144,28 +144,38 @@ fn equal(value: &Value) -> Sought {
 
 fn within(interval: &ValueInterval<'_>) -> Sought {
     let [low, high] = interval.ends();
-    let number = |value: &Value| match value {
-        #[expect(clippy::cast_precision_loss, reason = "rounding keeps the order of numbers")]
-        Value::Int(value) => Some(*value as f64),
-        Value::Float(value) => Some(*value),
-        _ => None,
-    };
     let time = |value: &Value| match value {
         Value::Timestamp(micros) | Value::Day(micros) => Some(*micros),
         _ => None,
     };
-    let (is_number, is_time) = [low, high].into_iter().flatten().fold((true, true), |(all_numbers, all_times), end| {
-        (all_numbers && number(end).is_some(), all_times && time(end).is_some())
-    });
-    if is_number {
-        let [low, high] = [low, high].map(|end| end.and_then(number));
+    let all = |is: &dyn Fn(&Value) -> bool| [low, high].into_iter().flatten().all(|(value, _)| is(value));
+    if all(&|value| number(value).is_some()) {
+        let low = low.and_then(|(value, is_included)| end_of_numbers(value, is_included, f64::next_up));
+        let high = high.and_then(|(value, is_included)| end_of_numbers(value, is_included, f64::next_down));
         Sought::Number(low.unwrap_or(f64::NEG_INFINITY), high.unwrap_or(f64::INFINITY))
-    } else if is_time {
-        let [low, high] = [low, high].map(|end| end.and_then(time));
+    } else if all(&|value| time(value).is_some()) {
+        let [low, high] = [low, high].map(|end| end.and_then(|(value, _)| time(value)));
         Sought::Time(low.unwrap_or(i64::MIN), high.unwrap_or(i64::MAX))
     } else {
         Sought::Any
     }
+}
+
+/// A number as the nearest float: rounding keeps the order of numbers.
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        #[expect(clippy::cast_precision_loss, reason = "rounding keeps the order of numbers")]
+        Value::Int(value) => Some(*value as f64),
+        Value::Float(value) => Some(*value),
+        _ => None,
+    }
+}
+
+/// The first number within a bound; `next` goes from an excluded bound to the float beside it.
+fn end_of_numbers(value: &Value, is_included: bool, next: impl Fn(f64) -> f64) -> Option<f64> {
+    /// Below, whole numbers are floats as they are, so that no number beyond the bound is rounded to it.
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    number(value).map(|bound| if is_included || bound.abs() >= EXACT { bound } else { next(bound) })
 }
 
 /// The beginning of the texts that pass a test.

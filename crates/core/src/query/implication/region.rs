@@ -240,9 +240,9 @@ impl ValueInterval<'_> {
         (self.low.is_some(), self.high.is_some())
     }
 
-    /// The lower and the upper bound.
-    pub(super) fn ends(&self) -> [Option<&Value>; 2] {
-        [&self.low, &self.high].map(|bound| bound.as_ref().map(|bound| &*bound.value))
+    /// The lower and the upper bound, each with whether it is included.
+    pub(super) fn ends(&self) -> [Option<(&Value, bool)>; 2] {
+        [&self.low, &self.high].map(|bound| bound.as_ref().map(|bound| (&*bound.value, bound.is_inclusive)))
     }
 
     fn contains(&self, value: &Value) -> bool {

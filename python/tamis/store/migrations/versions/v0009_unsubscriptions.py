@@ -1,4 +1,4 @@
-"""The ninth schema: who wants no more e-mails."""
+"""The ninth schema: addresses that have unsubscribed."""
 
 from __future__ import annotations
 

@@ -28,20 +28,21 @@ pub(super) struct PendingMove {
 impl Durable {
     /// Do part of the work of keeping the log small: switch to copies that are synced, remove segments without live
     /// records, and, when the log is larger than twice what is alive and two segments, copy up to `bytes_max` out of the
-    /// oldest segment, but at least one record. Returns whether there is more to do now.
+    /// oldest segment, but at least one record, and no more once `is_over`. Returns how many bytes were copied when there is
+    /// more to do now.
     ///
     /// To keep up, call it with twice as much as was appended since the last call.
-    pub fn compact(&mut self, bytes_max: u64) -> bool {
+    pub fn compact(&mut self, bytes_max: u64, is_over: impl Fn() -> bool) -> Option<u64> {
         self.take_over();
         self.remove_empty();
         if !self.is_too_large() || self.log.is_stuck() || self.log.failed().is_some() {
-            return false;
+            return None;
         }
         let bytes_max = bytes_max.min(self.room_for_copies());
         if bytes_max == 0 {
-            return false;
+            return None;
         }
-        let Some((oldest, _)) = self.log.sealed_after(self.removed) else { return false };
+        let (oldest, _) = self.log.sealed_after(self.removed)?;
         let (mut copied, mut left) = (0, COPIES_AT_ONCE);
         while copied < bytes_max && left > 0 {
             let Some(record) = self.slots.next_in(oldest) else {
@@ -49,18 +50,21 @@ impl Durable {
                     self.skipped = false;
                     self.slots.start_again(oldest);
                 }
-                return false;
+                return None;
             };
+            if copied > 0 && is_over() {
+                break;
+            }
             let size_bytes = u64::from(self.slots.size_bytes(record));
             copied += size_bytes;
             left -= 1;
             self.copied_while_full += size_bytes;
             if !self.copy(record) {
                 self.skipped = true;
-                return false;
+                return None;
             }
         }
-        true
+        Some(copied)
     }
 
     /// Maximum number of bytes to copy until the disk has room again. On a full disk it is half of the reserve: a segment

@@ -18,7 +18,7 @@ fn fill(bench: &mut JournalHarness, queue: DefinitionId) {
 fn lose_oldest_segment(bench: &mut JournalHarness) {
     let oldest = bench.durable.log.sealed_after(SegmentNumber::default()).expect("a segment").1;
     for _ in 0..20 {
-        bench.durable.compact(u64::MAX);
+        bench.durable.compact(u64::MAX, || false);
         bench.committer.commit_once();
     }
     assert!(bench.durable.log.first_sequence() > oldest, "it is gone");
@@ -40,7 +40,7 @@ fn copied_while_settled(disk: &SimulatedDisk) -> DefinitionId {
     let kept = bench.publish(7, 100, &[first, second]);
     fill(&mut bench, second);
     bench.durable.settled(kept.record, first);
-    bench.durable.compact(u64::MAX);
+    bench.durable.compact(u64::MAX, || false);
     assert_eq!(bench.durable.moves.len(), 3, "two definitions and the message");
     bench.committer.commit_once();
     second

@@ -46,7 +46,7 @@ fn a_message_may_go_to_more_queues_than_one_head_can_name() {
             bench.durable.settled(saved.record, queues[0]);
         }
         bench.commit();
-        bench.durable.compact(100_000);
+        bench.durable.compact(100_000, || false);
     }
     bench.commit();
     assert!(bench.durable.log.first_sequence() > saved.sequence, "the original is gone");
@@ -131,7 +131,7 @@ fn messages_of_an_earlier_version_are_recovered_and_copied_as_such() {
             let saved = bench.publish(number, 100, &[queue]);
             bench.durable.settled(saved.record, queue);
             bench.commit();
-            bench.durable.compact(3000);
+            bench.durable.compact(3000, || false);
         }
         bench.commit();
         bench = JournalHarness::open(&disk, 4096);

@@ -17,7 +17,7 @@ fn a_message_is_read_back_wherever_compaction_put_it() {
         bench.durable.settled(saved.record, queue);
         if number % 10 == 0 {
             bench.commit();
-            bench.durable.compact(3000);
+            bench.durable.compact(3000, || false);
             for (saved, number) in kept.iter().zip(0..) {
                 assert_eq!(number_of(&bench.durable, saved.record), number);
             }
@@ -48,13 +48,13 @@ fn the_log_stays_in_proportion_to_what_is_alive() {
         }
         if number % 20 == 0 {
             bench.commit();
-            bench.durable.compact(2 * 20 * 150);
+            bench.durable.compact(2 * 20 * 150, || false);
             bench.commit();
         }
         // When much was settled at once it takes some steps.
         if number % 500 == 0 {
             for _ in 0..30 {
-                bench.durable.compact(2 * 20 * 150);
+                bench.durable.compact(2 * 20 * 150, || false);
                 bench.commit();
             }
             let (alive, all) = bench.durable.size_bytes();
@@ -82,7 +82,7 @@ fn a_definition_that_lives_long_does_not_hold_a_dead_journal() {
         }
         if number % 10 == 0 {
             bench.commit();
-            bench.durable.compact(3000);
+            bench.durable.compact(3000, || false);
         }
     }
     bench.commit();
@@ -108,7 +108,7 @@ fn a_spilled_message_can_be_read_until_it_is_released_and_is_gone_after_a_restar
         bench.durable.settled(saved.record, queue);
         if number % 10 == 0 {
             bench.commit();
-            bench.durable.compact(3000);
+            bench.durable.compact(3000, || false);
             let numbers = [spilled, kept].map(|saved| number_of(&bench.durable, saved.record));
             assert_eq!(numbers, [7, 8]);
         }
@@ -167,7 +167,7 @@ fn a_message_that_rots_is_not_delivered_and_does_not_stop_compaction() {
         bench.durable.settled(saved.record, queue);
         if number % 10 == 0 {
             bench.commit();
-            bench.durable.compact(3000);
+            bench.durable.compact(3000, || false);
         }
     }
     assert_eq!(bench.durable.lost_count(), 1);
@@ -249,7 +249,7 @@ fn on_a_full_disk_compaction_copies_half_a_segment_and_the_rest_when_there_is_ro
     }
     assert!(bench.durable.is_full() && !bench.durable.is_stuck());
     for _ in 0..20 {
-        bench.durable.compact(u64::MAX);
+        bench.durable.compact(u64::MAX, || false);
         bench.committer.commit_once();
     }
     let copied = bench.durable.copied_while_full;
@@ -257,7 +257,7 @@ fn on_a_full_disk_compaction_copies_half_a_segment_and_the_rest_when_there_is_ro
     disk.limit(None);
     for _ in 0..20 {
         bench.committer.commit_once();
-        bench.durable.compact(u64::MAX);
+        bench.durable.compact(u64::MAX, || false);
     }
     let (alive, all) = bench.durable.size_bytes();
     assert!(all <= 2 * alive + 2 * 8192, "{all} bytes, of which {alive} are alive");
@@ -273,10 +273,10 @@ fn what_could_not_be_copied_for_lack_of_room_is_copied_later() {
     let options = DurableOptions { segment_bytes: 8192, pending_bytes_max: 400 };
     let (mut bench, _) = sparse(&disk, options);
     let first = bench.durable.log.first_sequence();
-    assert!(!bench.durable.compact(u64::MAX) && bench.durable.skipped, "there was no room for all");
+    assert!(bench.durable.compact(u64::MAX, || false).is_none() && bench.durable.skipped, "there was no room for all");
     for _ in 0..200 {
         bench.committer.commit_once();
-        bench.durable.compact(u64::MAX);
+        bench.durable.compact(u64::MAX, || false);
     }
     let (alive, all) = bench.durable.size_bytes();
     assert!(all <= 2 * alive + 2 * 8192, "{all} bytes, of which {alive} are alive");

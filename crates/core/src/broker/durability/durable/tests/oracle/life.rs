@@ -207,7 +207,7 @@ impl<'a> QueueLife<'a> {
     }
 
     fn compact(&mut self) {
-        self.bench.durable.compact(std::mem::take(&mut self.appended) * 2 + 500);
+        self.bench.durable.compact(std::mem::take(&mut self.appended) * 2 + 500, || false);
     }
 
     pub fn step(&mut self) {
