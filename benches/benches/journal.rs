@@ -179,7 +179,7 @@ fn durable(place: &Path, messages: usize, report: &mut BenchReport) {
         let dir = place.join("durable");
         let committer = Committer::start(|| {}).expect("a thread");
         let (mut durable, _) = Durable::open(disk(), &dir, options, &committer).expect("a journal");
-        let queue = durable.define(b"queue", b"", &[], 0).expect("defined").0;
+        let queue = durable.define(b"queue", b"", &[], None, 0).expect("defined").0;
         let mut live = std::collections::VecDeque::new();
         let (mut working, mut compacting) = (0.0, 0.0);
         for _ in 0..messages / 64 {
@@ -280,7 +280,7 @@ fn measure<T>(work: impl FnOnce() -> T) -> (T, (f64, f64)) {
 fn fill(dir: &Path, messages: usize, body: usize) {
     let committer = Committer::start(|| {}).expect("a thread");
     let (mut durable, _) = Durable::open(disk(), dir, DurableOptions::default(), &committer).expect("a journal");
-    let queue = durable.define(b"queue", b"", &[], 0).expect("defined").0;
+    let queue = durable.define(b"queue", b"", &[], None, 0).expect("defined").0;
     let body = vec![7; body];
     let content = Content { route: b"\0\x05queue", properties: &[0x10, 0, 2], body: &body };
     for _ in 0..messages {

@@ -147,7 +147,7 @@ impl Broker {
         self.expire();
         self.streams.expire(&self.queues, self.clock.wall_us());
         self.record_offsets();
-        self.durability.remove_unwanted();
+        self.durability.remove_untaken(self.clock.now());
         self.messages.free_spare();
         self.refuse_held();
         self.shed_unfinished();

@@ -20,7 +20,7 @@ use crate::journal::reader::{LogReader, Start};
 use crate::journal::recovery::recover::{LogRecovery, recover};
 use crate::journal::statistics::Statistics;
 use crate::journal::writing::appending::Appending;
-use crate::journal::writing::committer::Committer;
+use crate::journal::writing::committer::{CommitQueue, Committer};
 use crate::journal::writing::shared::{SharedLog, lock};
 
 /// The number and location of a record that was appended.
@@ -51,10 +51,20 @@ impl Log {
         options: LogOptions,
         committer: &Committer,
     ) -> Result<(Self, LogRecovery), OpenError> {
+        Self::open_in(disk, dir, options, committer.queue())
+    }
+
+    /// Opens the log in `dir`, or begins one there, for the committer with this queue.
+    pub(crate) fn open_in(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: LogOptions,
+        queue: &Arc<CommitQueue>,
+    ) -> Result<(Self, LogRecovery), OpenError> {
         assert!((SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&options.segment_bytes), "segment_bytes");
         let recovered = recover(&disk, dir, options.index_heads)?;
         let recovery = recovered.summary();
-        let shared = SharedLog::new(recovered, options, Arc::clone(committer.queue()));
+        let shared = SharedLog::new(recovered, options, Arc::clone(queue));
         Ok((Self(Arc::new(shared)), recovery))
     }
 

@@ -51,6 +51,14 @@ impl Permissions {
         self.principals.add_queue(&mut *self.control, user)
     }
 
+    /// Check that this user may declare one more queue.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    pub fn check_queues(&mut self, user: &Arc<str>) -> Result<(), String> {
+        self.principals.check_queues(&mut *self.control, user)
+    }
+
     /// Count a queue that this user declared before the broker was started, whatever the limit is now. Returns the user.
     pub fn recover_queue(&mut self, user: &str) -> Arc<str> {
         self.principals.recover_queue(user)

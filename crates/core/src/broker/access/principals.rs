@@ -95,16 +95,23 @@ impl Principals {
     /// # Errors
     /// The limit is reached; the queue is not counted.
     pub fn add_queue(&mut self, control: &mut dyn Control, user: &Arc<str>) -> Result<(), String> {
+        self.check_queues(control, user)?;
+        self.users.entry(Arc::clone(user)).or_default().queues += 1;
+        Ok(())
+    }
+
+    /// Check that this user may declare one more queue.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    pub fn check_queues(&mut self, control: &mut dyn Control, user: &Arc<str>) -> Result<(), String> {
         let usage = self.users.entry(Arc::clone(user)).or_default();
         let limits = *usage.limits.get_or_insert_with(|| control.limits(user));
         match limits.queues {
             Some(maximum) if usage.queues >= maximum => {
                 Err(format!("cannot declare queue: queue limit ({maximum}) of user '{user}' is reached"))
             }
-            _ => {
-                usage.queues += 1;
-                Ok(())
-            }
+            _ => Ok(()),
         }
     }
 

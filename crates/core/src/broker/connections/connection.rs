@@ -76,7 +76,7 @@ pub(crate) struct Connection {
     pub is_dirty: bool,
     /// Whether frames in `input` wait for room in `out`, for the end of a shortage, or for the connection's next turn.
     pub is_suspended: bool,
-    /// Whether the next frame in `input` waits until a message of its channel has gone to its queue.
+    /// Whether the next frame in `input` waits: for the message or the transaction of its channel, or for files of a stream.
     pub is_held: bool,
     /// Whether frames in `input` wait for the connection's next turn, and for nothing else.
     pub is_resting: bool,

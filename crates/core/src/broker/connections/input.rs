@@ -58,6 +58,23 @@ impl Broker {
         }
     }
 
+    /// Let the next frame of a connection wait for something else than its turn, until it is released.
+    pub(crate) fn hold(&mut self, slot: ConnectionSlot) {
+        let connection = &mut self.clients[slot];
+        (connection.is_held, connection.is_suspended) = (true, true);
+        self.clients.touch(slot);
+    }
+
+    /// Go on with the frames of a connection, if the next one was held.
+    pub(crate) fn release(&mut self, slot: ConnectionSlot) {
+        let connection = &mut self.clients[slot];
+        if std::mem::take(&mut connection.is_held) {
+            // While it was not read, it could not be heard.
+            connection.heard = self.clock.now();
+            self.resume(slot);
+        }
+    }
+
     /// Complete the frame that the last read ended in, and process it. Returns the remaining bytes.
     fn complete_frame<'a>(&mut self, slot: ConnectionSlot, mut bytes: &'a [u8]) -> &'a [u8] {
         let connection = &mut self.clients[slot];
@@ -104,9 +121,7 @@ impl Broker {
             match next_frame(&bytes[at..], frame_max) {
                 Ok(None) => return at,
                 Ok(Some((frame, _))) if self.must_wait(slot, &frame) => {
-                    let connection = &mut self.clients[slot];
-                    (connection.is_held, connection.is_suspended) = (true, true);
-                    self.clients.touch(slot);
+                    self.hold(slot);
                     return at;
                 }
                 Ok(Some((frame, used))) => {
@@ -117,7 +132,9 @@ impl Broker {
                     } else if let Err(error) = self.take_frame(slot, &frame) {
                         self.refuse(slot, frame.channel, error);
                     } else if self.turn.takes_repeat() {
-                        self.suspend(slot);
+                        if !self.clients[slot].is_held {
+                            self.suspend(slot);
+                        }
                         return at - used;
                     }
                 }

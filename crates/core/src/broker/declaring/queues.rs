@@ -13,6 +13,7 @@ use crate::broker::ids::{ChannelSlot, ConnectionId, ConsumerSlot, Handle, JOURNA
 use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::policy::{DeadLetters, Policy, QueueKind};
 use crate::broker::queues::queue::Queue;
+use crate::broker::streams::reading::{NewLog, cannot_be_opened};
 use crate::broker::topology::{Declared, DefinitionKey, Owner, QueueId, QueueSettings, VhostId};
 
 impl Broker {
@@ -24,7 +25,9 @@ impl Broker {
             let id = self.topology.queue(vhost, &name, owner)?;
             (name, id)
         } else {
-            self.make_queue(channel, it)?
+            // A stream waits for its files, and then is declared anew.
+            let Some(made) = self.make_queue(channel, it)? else { return Ok(()) };
+            made
         };
         // What has expired is not counted.
         self.expire_head(id);
@@ -41,11 +44,15 @@ impl Broker {
         Ok(())
     }
 
-    /// Declare a queue that is not passive. Returns its name and id.
-    fn make_queue(&mut self, channel: ChannelSlot, it: &QueueDeclare<'_>) -> Result<(Box<str>, QueueId), AmqpError> {
+    /// Declare a queue that is not passive. Returns its name and id; None when it is a stream whose files are being made.
+    fn make_queue(
+        &mut self,
+        channel: ChannelSlot,
+        it: &QueueDeclare<'_>,
+    ) -> Result<Option<(Box<str>, QueueId)>, AmqpError> {
         let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let name: Box<str> = match it.queue {
-            "" => self.unique.next_name("amq.gen-").into(),
+            "" => self.new_queue_name(channel),
             name => name.into(),
         };
         self.check_access(channel, Verb::Configure, Resource::Queue, &name)?;
@@ -53,15 +60,25 @@ impl Broker {
         if let Some(letters) = &policy.dead_letters {
             self.check_letters(channel, vhost, &name, letters)?;
         }
-        let is_new = || self.topology.queue(vhost, &name, owner).is_err_and(|error| error.code == ReplyCode::NotFound);
-        if is_new() {
+        let user = Arc::clone(&self.principal(channel).user);
+        let mut log = None;
+        if self.topology.queue(vhost, &name, owner).is_err_and(|error| error.code == ReplyCode::NotFound) {
             self.check_memory_for_definitions()?;
+            let key = DefinitionKey::queue(&self.principal(channel).vhost, &name);
             if it.durable && !it.exclusive {
                 self.durability.check_room()?;
-                self.durability.check_retired(&DefinitionKey::queue(&self.principal(channel).vhost, &name), &name)?;
+                self.durability.check_retired(&key, &name)?;
+            }
+            if policy.kind == QueueKind::Stream {
+                self.topology.check_new_queue(&name, it.queue.is_empty())?;
+                let refused = |reason: String| error(ReplyCode::PreconditionFailed, &reason);
+                self.permissions.check_queues(&user).map_err(refused)?;
+                log = self.take_opened(channel, &key, (&name, it.queue.is_empty()), &policy)?;
+                if log.is_none() {
+                    return Ok(None);
+                }
             }
         }
-        let user = Arc::clone(&self.principal(channel).user);
         let settings = QueueSettings {
             durable: it.durable,
             exclusive: it.exclusive,
@@ -72,7 +89,7 @@ impl Broker {
         let (id, declared) = self.topology.declare_queue(vhost, &name, &settings, owner, it.queue.is_empty())?;
         if declared == Declared::Existed {
             self.promise_queue(id);
-            return Ok((name, id));
+            return Ok(Some((name, id)));
         }
         if let Err(reason) = self.permissions.add_queue(&user) {
             self.topology.remove_queue(id);
@@ -86,7 +103,6 @@ impl Broker {
                 "type quorum: the queue has one copy, on this broker".to_owned(),
             );
         }
-        let is_stream = policy.kind == QueueKind::Stream;
         let mut queue = Queue::new(policy, self.unique.next_serial(), self.clock.now());
         queue.creator = Some(user);
         self.queues.insert(id, queue);
@@ -95,12 +111,17 @@ impl Broker {
             self.clients[connection].exclusive_queues.push(id);
         }
         self.queues.set_timer(id);
-        if is_stream {
-            self.begin_stream(id, &name)?;
-        } else {
-            self.changed();
+        match log {
+            Some(log) => self.begin_stream(id, &name, log)?,
+            None => self.changed(),
         }
-        Ok((name, id))
+        Ok(Some((name, id)))
+    }
+
+    /// A name for a queue that was declared without one: the one that it was given before it waited for its files.
+    fn new_queue_name(&mut self, channel: ChannelSlot) -> Box<str> {
+        let handle = Handle { id: channel, serial: self.clients[channel].serial };
+        self.durability.generated_name(handle).unwrap_or_else(|| self.unique.next_name("amq.gen-").into())
     }
 
     /// Check where a queue's dead letters go. Otherwise a user's own queue would be a way to publish or to read where the user
@@ -130,20 +151,16 @@ impl Broker {
         }
     }
 
-    /// Give a new queue of type stream its log, and record it. The log comes first, so that no recorded stream ever lacks
-    /// it; it is named by the number that the record will have.
-    fn begin_stream(&mut self, queue: QueueId, name: &str) -> Result<(), AmqpError> {
-        let definition = self.durability.next_definition();
-        let no_room = || "the journal has no room for its definition now".to_owned();
-        let opened = definition.ok_or_else(no_room).and_then(|definition| {
-            self.open_stream(queue, definition, name).map_err(|reason| reason.to_string())?;
-            self.changed();
-            if self.queues[queue].durable_id == Some(definition) { Ok(()) } else { Err(no_room()) }
-        });
-        opened.map_err(|reason| {
-            self.remove_queue(queue);
-            error(ReplyCode::ResourceError, &format!("the stream '{name}' cannot be opened: {reason}"))
-        })
+    /// Give a new queue of type stream its log, and record it. The log was there first, so that no recorded stream ever lacks
+    /// it; it is named by the number that the definition has.
+    fn begin_stream(&mut self, queue: QueueId, name: &str, (log, dir, definition): NewLog) -> Result<(), AmqpError> {
+        self.give_log(queue, log, dir);
+        self.changed();
+        if self.queues[queue].durable_id == Some(definition) {
+            return Ok(());
+        }
+        self.remove_queue(queue);
+        Err(cannot_be_opened(name, "the journal has no room for its definition now"))
     }
 
     /// Read the arguments of a queue.

@@ -29,6 +29,8 @@ impl Broker {
             self.events.push(Event::Fatal { reason });
         }
         self.record_changes();
+        self.go_on_with_declarations();
+        self.durability.remove_forgotten();
         self.finish_synced_letters();
         self.durability.sync_purges();
         self.settle_waiting();
@@ -43,6 +45,15 @@ impl Broker {
     pub fn commit_once(&self) {
         self.durability.commit_once();
         self.streams.summarizer.run_once();
+    }
+
+    /// Let declarations of streams go on whose logs the committer has opened.
+    fn go_on_with_declarations(&mut self) {
+        for id in self.durability.take_ready(self.clock.now()) {
+            if let Some(connection) = self.clients.find(id) {
+                self.release(connection);
+            }
+        }
     }
 
     /// The reason why nothing more can be made durable, if so: nothing is confirmed any more, and the process must end.

@@ -19,7 +19,7 @@ use crate::broker::durability::purges::Purges;
 use crate::broker::durability::stream_files::StreamFiles;
 use crate::broker::durable::{DefinitionId, Durable, RecordId, Saved, TimeToLive};
 use crate::broker::errors::error;
-use crate::broker::ids::{CHANGES, Handle, MessageId};
+use crate::broker::ids::{CHANGES, ChannelSlot, ConnectionId, Handle, MessageId};
 use crate::broker::management::metrics::JournalMetrics;
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::DiskMark;
@@ -53,6 +53,8 @@ struct Journal {
     /// The time since which nothing becomes durable for lack of room.
     stuck_since: Option<Micros>,
     streams: StreamFiles,
+    /// The directories of deleted streams, with the number of changes that have to be on disk before they are removed.
+    unwanted: VecDeque<(u64, PathBuf)>,
 }
 
 impl Durability {
@@ -69,6 +71,7 @@ impl Durability {
             has_failed: false,
             stuck_since: None,
             streams,
+            unwanted: VecDeque::new(),
         }));
     }
 
@@ -192,7 +195,9 @@ impl Durability {
                     let parents: Vec<&[u8]> = parents.iter().map(|parent| parent.as_bytes()).collect();
                     journal.appended += value.len() as u64;
                     let key = definition.key();
-                    journal.durable.define(key.as_bytes(), &value, &parents, wall_us).map(|(id, sequence)| {
+                    let taken = journal.streams.taken_id(&key);
+                    journal.durable.define(key.as_bytes(), &value, &parents, taken, wall_us).map(|(id, sequence)| {
+                        journal.streams.forget_id(&key);
                         defined(definition, id);
                         Some(sequence)
                     })
@@ -421,13 +426,56 @@ impl Durability {
         })
     }
 
-    /// The id that the next definition gets, if nothing is recorded before it; None when others wait for room.
-    pub fn next_definition(&self) -> Option<DefinitionId> {
-        let journal = self.journal.as_ref().filter(|journal| !journal.changes.are_waiting())?;
-        Some(journal.durable.next_definition())
+    /// Take the log of a new stream, with its directory and the id that its definition will have, once the committer has
+    /// opened it. None while it has not; the first call lets it begin.
+    ///
+    /// # Errors
+    /// The reason why there is no log.
+    pub fn take_opened(
+        &mut self,
+        key: &DefinitionKey,
+        options: (Retention, Option<u64>),
+        wall_us: i64,
+        name_of: impl FnOnce(DefinitionId) -> String,
+    ) -> Result<Option<(Log, PathBuf, DefinitionId)>, String> {
+        let Some(journal) = &mut self.journal else { return Err("there is no data directory".to_owned()) };
+        if journal.changes.are_waiting() {
+            return Err("the journal has no room for its definition now".to_owned());
+        }
+        let take_id = || journal.durable.take_id(wall_us);
+        journal.streams.take_opened(key, options, &journal.committer, take_id, name_of)
     }
 
-    /// Open the log of a stream in the directory `name`; a new one is empty. Returns the log and its directory.
+    /// Let a declaration wait until the committer has opened a log.
+    pub fn await_opening(
+        &mut self,
+        key: &DefinitionKey,
+        connection: ConnectionId,
+        generated: Option<(Handle<ChannelSlot>, Box<str>)>,
+    ) {
+        if let Some(journal) = &mut self.journal {
+            journal.streams.openings.wait(key, connection, generated);
+        }
+    }
+
+    /// The name that a channel's stream was given when its declaration began to wait.
+    pub fn generated_name(&self, channel: Handle<ChannelSlot>) -> Option<Box<str>> {
+        self.journal.as_ref()?.streams.openings.generated_name(channel)
+    }
+
+    /// Take the connections whose declarations of streams can go on.
+    pub(super) fn take_ready(&mut self, now: Micros) -> Vec<ConnectionId> {
+        self.journal.as_mut().map(|journal| journal.streams.openings.take_ready(now)).unwrap_or_default()
+    }
+
+    /// Remove the logs of new streams that nobody has come for.
+    pub fn remove_untaken(&mut self, now: Micros) {
+        if let Some(journal) = &mut self.journal {
+            journal.streams.remove_untaken(now, &journal.committer);
+        }
+    }
+
+    /// Open the log of a recovered stream in the directory `name`. Returns the log and its directory.
     pub fn open_log(
         &mut self,
         name: &str,
@@ -444,24 +492,28 @@ impl Durability {
         self.journal.as_ref().map_or(Ok(()), |journal| journal.streams.check_log(name))
     }
 
-    /// Remove the files of a deleted stream later.
-    pub fn remove_later(&mut self, dir: &Path) {
+    /// Remove the files of a deleted stream when all changes so far are on disk: no recorded stream ever lacks its files.
+    pub fn remove_when_forgotten(&mut self, dir: &Path) {
         if let Some(journal) = &mut self.journal {
-            journal.streams.remove_later(dir);
+            journal.unwanted.push_back((journal.changes.count(), dir.to_owned()));
         }
     }
 
-    /// Remove one file of a deleted stream, which takes some milliseconds.
-    pub fn remove_unwanted(&mut self) {
-        if let Some(journal) = &mut self.journal {
-            journal.streams.remove_next();
+    /// Let the committer remove the files of streams whose deletion is on disk.
+    pub(super) fn remove_forgotten(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        let synced = journal.durable.synced();
+        let is_next = |(count, _): &&(u64, PathBuf)| journal.changes.are_synced(*count, synced);
+        while let Some((_, dir)) = journal.unwanted.front().filter(is_next) {
+            journal.streams.remove_later(dir, &journal.committer);
+            journal.unwanted.pop_front();
         }
     }
 
     /// Remove the logs that are not `used` by any stream.
     pub(super) fn remove_orphans_later(&mut self, used: &HashSet<&Path>, is_dir_name: impl Fn(&str) -> bool) {
         if let Some(journal) = &mut self.journal {
-            journal.streams.remove_orphans_later(used, is_dir_name);
+            journal.streams.remove_orphans_later(used, is_dir_name, &journal.committer);
         }
     }
 

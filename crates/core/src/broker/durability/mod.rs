@@ -8,3 +8,4 @@ pub(crate) mod journal_access;
 mod purges;
 pub(crate) mod recovery;
 mod stream_files;
+mod stream_openings;

@@ -1,12 +1,19 @@
-//! The files of streams beside the journal: their logs are opened here, and those of deleted streams removed.
+//! The files of streams beside the journal: opened here at the start, and made and removed by the committer later.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
-use crate::journal::{Committer, Damage, Disk, Log, LogOptions, OpenError, Retention, SegmentGrowth};
+use crate::journal::{
+    AppendError, Committer, Damage, Disk, Log, LogOpening, LogOptions, OpenError, Retention, SegmentGrowth,
+};
+
+use crate::broker::clock::Micros;
+use crate::broker::durability::stream_openings::{StreamOpening, StreamOpenings};
+use crate::broker::durable::DefinitionId;
+use crate::broker::topology::DefinitionKey;
 
 /// The directory of the logs of streams in the data directory.
 pub(super) const STREAMS: &str = "streams";
@@ -21,25 +28,22 @@ pub(super) struct StreamFiles {
     dir: PathBuf,
     /// The size of the segments of streams that do not ask for another one.
     segment_bytes: u32,
-    /// Files of deleted streams, each behind the directory that is removed when they are.
-    unwanted: Vec<Unwanted>,
+    /// Logs that the committer is opening.
+    pub openings: StreamOpenings,
+    /// The ids that were taken for the definitions of streams whose logs are there, until they are recorded.
+    ids: HashMap<DefinitionKey, DefinitionId>,
     /// Damage in the logs since the last [`StreamFiles::take_damage`].
     damage: Vec<Damage>,
-}
-
-/// A file or directory of a deleted stream.
-enum Unwanted {
-    File(PathBuf),
-    Directory(PathBuf),
 }
 
 impl StreamFiles {
     /// The files of streams in the data directory `dir`.
     pub fn new(disk: Arc<dyn Disk>, dir: &Path, segment_bytes: u32) -> Self {
-        Self { disk, dir: dir.join(STREAMS), segment_bytes, unwanted: Vec::new(), damage: Vec::new() }
+        let (openings, ids) = (StreamOpenings::default(), HashMap::new());
+        Self { disk, dir: dir.join(STREAMS), segment_bytes, openings, ids, damage: Vec::new() }
     }
 
-    /// Open the log of a stream in the directory `name`; a new one is empty. Returns the log and its directory.
+    /// Open the log of a recovered stream in the directory `name`. Returns the log and its directory.
     pub fn open_log(
         &mut self,
         name: &str,
@@ -52,6 +56,66 @@ impl StreamFiles {
         let (log, recovery) = Log::open(Arc::clone(&self.disk), &dir, options, committer)?;
         self.damage.extend(recovery.damage);
         Ok((log, dir))
+    }
+
+    /// Take the log of a new stream that the committer has opened: with its directory and the id of its definition. None
+    /// while it is being opened; the first call begins that, in a directory that `name_of` names by an id that `take_id` takes.
+    pub fn take_opened(
+        &mut self,
+        key: &DefinitionKey,
+        (retention, segment_bytes): (Retention, Option<u64>),
+        committer: &Committer,
+        take_id: impl FnOnce() -> Result<DefinitionId, AppendError>,
+        name_of: impl FnOnce(DefinitionId) -> String,
+    ) -> Result<Option<(Log, PathBuf, DefinitionId)>, String> {
+        let options = self.log_options(retention, segment_bytes);
+        match self.openings.get(key) {
+            Some(opening) if !opening.log.is_done() => return Ok(None),
+            Some(opening) if opening.options == options => {
+                let Some(StreamOpening { id, dir, log, .. }) = self.openings.remove(key) else { return Ok(None) };
+                return match log.take() {
+                    Some(Ok((log, _))) => {
+                        self.ids.insert(key.clone(), id);
+                        Ok(Some((log, dir, id)))
+                    }
+                    failed => {
+                        self.remove_later(&dir, committer);
+                        Err(failed.and_then(Result::err).map_or_else(String::new, |reason| reason.to_string()))
+                    }
+                };
+            }
+            // Somebody else declared it otherwise, and has gone.
+            Some(_) => self.drop_opening(key, committer),
+            None => {}
+        }
+        let id = take_id().map_err(|_| "the journal has no room for its definition now".to_owned())?;
+        let dir = self.dir.join(name_of(id));
+        let log = LogOpening::begin(Arc::clone(&self.disk), &dir, options, committer);
+        self.openings.insert(key.clone(), StreamOpening::new(id, dir, options, log));
+        Ok(None)
+    }
+
+    fn drop_opening(&mut self, key: &DefinitionKey, committer: &Committer) {
+        if let Some(opening) = self.openings.remove(key) {
+            self.remove_later(&opening.dir, committer);
+        }
+    }
+
+    /// Remove the logs that nobody has come for, because their clients have gone.
+    pub fn remove_untaken(&mut self, now: Micros, committer: &Committer) {
+        for opening in self.openings.take_untaken(now) {
+            self.remove_later(&opening.dir, committer);
+        }
+    }
+
+    /// The id that was taken for a definition.
+    pub fn taken_id(&self, key: &DefinitionKey) -> Option<DefinitionId> {
+        self.ids.get(key).copied()
+    }
+
+    /// Forget the id that was taken for a definition: it is recorded.
+    pub fn forget_id(&mut self, key: &DefinitionKey) {
+        self.ids.remove(key);
     }
 
     /// The options of a log: a small stream has small segments, so that it keeps little more than it should.
@@ -82,31 +146,24 @@ impl StreamFiles {
         std::mem::take(&mut self.damage)
     }
 
-    /// Remove the files of a log later, one by one, and then its directory.
-    pub fn remove_later(&mut self, dir: &Path) {
-        self.unwanted.push(Unwanted::Directory(dir.to_owned()));
-        let names = self.disk.list(dir).unwrap_or_default();
-        self.unwanted.extend(names.into_iter().map(|name| Unwanted::File(dir.join(name))));
+    /// Remove the files of a log later, one by one, and then its directory. What cannot be removed stays until the next start.
+    pub fn remove_later(&self, dir: &Path, committer: &Committer) {
+        committer.remove_later(Arc::clone(&self.disk), dir);
     }
 
     /// Remove the logs that are not `used` by any stream: their queues were deleted, or never kept, before a crash.
-    pub fn remove_orphans_later(&mut self, used: &HashSet<&Path>, is_dir_name: impl Fn(&str) -> bool) {
+    pub fn remove_orphans_later(
+        &self,
+        used: &HashSet<&Path>,
+        is_dir_name: impl Fn(&str) -> bool,
+        committer: &Committer,
+    ) {
         // Where there has never been a stream there is no such directory.
         for name in self.disk.list(&self.dir).unwrap_or_default() {
             let dir = self.dir.join(&name);
             if is_dir_name(&name) && !used.contains(&*dir) {
-                self.remove_later(&dir);
+                self.remove_later(&dir, committer);
             }
         }
-    }
-
-    /// Remove one file of a deleted stream, which takes some milliseconds. One that cannot be removed stays until the
-    /// next start.
-    pub fn remove_next(&mut self) {
-        _ = match self.unwanted.pop() {
-            Some(Unwanted::File(path)) => self.disk.remove(&path),
-            Some(Unwanted::Directory(path)) => self.disk.remove_dir(&path),
-            None => Ok(()),
-        };
     }
 }

@@ -115,13 +115,11 @@ impl Broker {
         #[cfg(test)]
         if self.faults.loses_waiting {
             self.count_publish(slot);
-            self.clients[connection].is_held = false;
-            return self.resume(connection);
+            return self.release(connection);
         }
         if let Err(error) = self.publish_now(slot, Arrived::Joined(joined), flags) {
             self.refuse(connection, number, error);
         }
-        self.clients[connection].is_held = false;
-        self.resume(connection);
+        self.release(connection);
     }
 }

@@ -116,10 +116,12 @@ impl Simulation {
                 self.world.broker.work(self.world.now);
             }
             self.world.commit();
-            seen.extend(self.world.seen(id));
-            if !self.world.broker.has_work() {
+            let more = self.world.seen(id);
+            // A stream is declared when its files are there, which takes a commit of its own.
+            if more.is_empty() && !self.world.broker.has_work() {
                 return seen;
             }
+            seen.extend(more);
         }
     }
 

@@ -10,15 +10,18 @@
 //! Readers at the end of a stream are live (`deliver_live.rs`): what comes is matched once for all of them, and delivered from memory.
 //! The others read the log, each for itself, and pass over what cannot satisfy their queries (`skipping.rs`). That is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
 
-use crate::amqp::{BasicProperties, FieldValue};
-use crate::journal::{self, LogItem, OpenError, Retention, SegmentNumber, Sequence};
+use std::path::PathBuf;
+
+use crate::amqp::{AmqpError, BasicProperties, FieldValue, ReplyCode};
+use crate::journal::{self, Log, LogItem, OpenError, Retention, SegmentNumber, Sequence};
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
 use crate::broker::connections::turn::STEP_NS;
 use crate::broker::consumers::unacknowledged::CoarseTime;
 use crate::broker::durable::DefinitionId;
-use crate::broker::ids::{ConsumerSlot, Handle, MessageId};
+use crate::broker::errors::error;
+use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle, MessageId};
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::policy::Policy;
@@ -29,7 +32,7 @@ use crate::broker::streams::reader_offset::ReaderOffsets;
 use crate::broker::streams::skipping::Step;
 use crate::broker::streams::stream::{Stream, StreamReader};
 use crate::broker::streams::stream_record::StreamRecord;
-use crate::broker::topology::{ConsumerFilter, QueueId, View};
+use crate::broker::topology::{ConsumerFilter, DefinitionKey, QueueId, View};
 
 /// The number of steps that are made for one reader before others have their turn.
 const SLICE_STEPS: u32 = 256;
@@ -40,12 +43,48 @@ const SUMMARY_STEPS: u32 = 16;
 /// The bytes of a record that take a step to read and deliver, besides the one that every record takes.
 const BYTES_PER_STEP: usize = 128;
 
+/// The log of a new stream, its directory, and the id that its definition will have.
+pub(crate) type NewLog = (Log, PathBuf, DefinitionId);
+
 impl Broker {
-    /// Open the log of a queue of type stream; a new one is empty.
+    /// Open the log of a recovered queue of type stream.
     pub(crate) fn open_stream(&mut self, id: QueueId, definition: DefinitionId, name: &str) -> Result<(), OpenError> {
         let policy = &self.queues[id].policy;
-        let retention = retention(policy);
-        let (log, dir) = self.durability.open_log(&dir_name(name, definition), retention, policy.segment_bytes)?;
+        let (log, dir) =
+            self.durability.open_log(&dir_name(name, definition), retention(policy), policy.segment_bytes)?;
+        self.give_log(id, log, dir);
+        Ok(())
+    }
+
+    /// Take the log of a new stream with its directory and the id that its definition will have. None when the declaration
+    /// has to wait because the committer is opening it.
+    ///
+    /// # Errors
+    /// 506: it cannot be opened.
+    pub(crate) fn take_opened(
+        &mut self,
+        channel: ChannelSlot,
+        key: &DefinitionKey,
+        (name, is_generated): (&str, bool),
+        policy: &Policy,
+    ) -> Result<Option<NewLog>, AmqpError> {
+        let options = (retention(policy), policy.segment_bytes);
+        let opened = self.durability.take_opened(key, options, self.clock.wall_us(), |id| dir_name(name, id));
+        let opened = opened.map_err(|reason| cannot_be_opened(name, &reason))?;
+        if opened.is_none() {
+            let it = &self.clients[channel];
+            let generated = is_generated.then(|| (Handle { id: channel, serial: it.serial }, name.into()));
+            let connection = it.connection;
+            self.durability.await_opening(key, self.clients.id(connection), generated);
+            self.hold(connection);
+            self.turn.repeat_frame();
+        }
+        Ok(opened)
+    }
+
+    /// Give a queue of type stream its log.
+    pub(crate) fn give_log(&mut self, id: QueueId, log: Log, dir: PathBuf) {
+        let policy = &self.queues[id].policy;
         let woken = log.synced();
         let log = self.streams.add_log(log, policy.keeps_history());
         let summarized = SegmentNumber::default();
@@ -60,14 +99,13 @@ impl Broker {
         }));
         self.streams.add_queue(id);
         self.summarize(id);
-        Ok(())
     }
 
     /// Drop the log of a stream that is deleted. Its files go one by one, later.
     pub(crate) fn drop_stream(&mut self, id: QueueId, stream: &Stream) {
         self.drop_live(stream);
         self.streams.remove_queue(id, stream.log);
-        self.durability.remove_later(&stream.dir);
+        self.durability.remove_when_forgotten(&stream.dir);
     }
 
     /// Append a message to the streams among the queues that it goes to.
@@ -308,6 +346,11 @@ pub(super) fn annotated(properties: BasicProperties<'_>, sequence: Sequence, mis
     let missed = FieldValue::I64(i64::try_from(missed).unwrap_or(i64::MAX));
     BasicProperties::from_checked(&bytes).encode_with_header("x-stream-missed", &missed, &mut with_missed);
     with_missed
+}
+
+/// The refusal of a stream that has no log, for this reason.
+pub(crate) fn cannot_be_opened(name: &str, reason: &str) -> AmqpError {
+    error(ReplyCode::ResourceError, &format!("the stream '{name}' cannot be opened: {reason}"))
 }
 
 /// The name of a log's directory: the characters of the queue's name that every file system accepts, and the number of

@@ -173,6 +173,12 @@ impl TestBroker {
         self.broker.committed(self.now);
     }
 
+    /// Let the committer make the files of streams that are declared, and write and sync their definitions.
+    pub fn commit_streams(&mut self) {
+        self.commit();
+        self.commit();
+    }
+
     /// A connection with channel 1 open.
     pub fn connect(&mut self) -> ConnectionId {
         let id = self.connect_as(Login::default());

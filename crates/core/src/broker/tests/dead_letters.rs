@@ -299,7 +299,7 @@ fn a_letter_in_a_stream_is_on_disk_before_its_original_is_settled() {
     world.send(id, 1, QueueDeclare { queue: "work", durable: true, arguments, ..Default::default() });
     let arguments = table(&[("x-queue-type", text("stream"))]);
     world.send(id, 1, QueueDeclare { queue: "log", durable: true, arguments, ..Default::default() });
-    world.commit();
+    world.commit_streams();
     world.broker.receive(id, &published("", "work", &PERSISTENT, b"x"), 0);
     world.commit();
     world.ask(id, 1, BasicGet { queue: "work", ..Default::default() });

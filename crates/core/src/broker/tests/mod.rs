@@ -14,6 +14,7 @@ mod live_readers;
 mod memory;
 mod named_readers;
 mod nonsense;
+mod opening_streams;
 mod permissions;
 mod pricing;
 mod purging;

@@ -119,7 +119,7 @@ fn a_consumer_of_a_stream_pays_for_its_query_until_it_is_cancelled() {
     let id = world.connect();
     let arguments = table(&[("x-queue-type", text("stream"))]);
     world.ask(id, 1, QueueDeclare { queue: "s", durable: true, arguments, ..Default::default() });
-    world.commit();
+    world.commit_streams();
     world.seen(id);
     world.ask(id, 1, BasicQos { prefetch_count: 10, ..Default::default() });
     let before = topology_bytes(&world);

@@ -73,7 +73,7 @@ impl World {
         });
         let declare = QueueDeclare { queue: "log", durable: true, arguments: table(&bounds), ..Default::default() };
         broker.send(publisher, 1, declare);
-        broker.commit();
+        broker.commit_streams();
         assert_eq!(names(&broker.seen(publisher)), ["queue.declare-ok"]);
         let (prices, readers) = (BTreeMap::new(), Vec::new());
         let (published, synced, seen_live, delivered) = (0, 0, 0, 0);

@@ -14,7 +14,7 @@ use crate::testing::or_few;
 pub(super) fn declare(world: &mut TestBroker, id: ConnectionId, more: &[(&str, FieldValue)]) {
     let arguments = table(&[&[("x-queue-type", text("stream"))], more].concat());
     world.send(id, 1, QueueDeclare { queue: "log", durable: true, arguments, ..Default::default() });
-    world.commit();
+    world.commit_streams();
     assert_eq!(names(&world.seen(id)), ["queue.declare-ok"]);
 }
 
@@ -193,7 +193,7 @@ fn streams_take_messages_from_exchanges_and_refuse_what_they_cannot_do() {
     world.commit();
     assert_eq!(names(&world.seen(id)), ["queue.delete-ok", "basic.cancel"]);
     world.ask(id, 1, BasicAck { delivery_tag: 1, multiple: false });
-    (1..20).for_each(|tick| world.broker.tick(tick, 0));
+    (1..20).for_each(|_| world.commit());
     assert!(disk.paths().iter().all(|path| !path.starts_with("/data/streams")));
 }
 
@@ -207,7 +207,7 @@ fn what_a_crash_leaves_of_a_deleted_stream_is_removed_at_the_next_start() {
     world.commit();
     let arguments = table(&[("x-queue-type", text("stream"))]);
     world.send(id, 1, QueueDeclare { queue: "other", durable: true, arguments, ..Default::default() });
-    world.commit();
+    world.commit_streams();
     world.send(id, 1, QueueDelete { queue: "other", ..Default::default() });
     world.commit();
     disk.put("/data/streams/notes.txt".as_ref(), b"not ours".to_vec());
@@ -220,9 +220,7 @@ fn what_a_crash_leaves_of_a_deleted_stream_is_removed_at_the_next_start() {
     drop(world); // it writes nothing on its way out: its committer has no thread
     disk.power_cut(&mut Dice::new(1));
     let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
-    for _ in 0..20 {
-        world.broker.tick(0, 0);
-    }
+    (1..20).for_each(|_| world.commit());
     let left = streams(&disk);
     assert!(left.len() == 2 && left.iter().any(|name| name.starts_with("log.")), "{left:?}");
     let id = world.connect();
@@ -291,8 +289,8 @@ fn streams_that_have_much_to_write_together_let_publishers_wait() {
         let queue = &*Box::leak(format!("log{number}").into_boxed_str());
         world.send(id, 1, QueueDeclare { queue, durable: true, arguments, ..Default::default() });
         world.send(id, 1, QueueBind { queue, exchange: "amq.fanout", ..Default::default() });
+        world.commit_streams();
     }
-    world.commit();
     world.seen(id);
     for _ in 0..6 {
         let bytes = published("amq.fanout", "", &PropertyFields::default(), &[7; 200_000]);

@@ -347,12 +347,7 @@ impl Topology {
             settings::same_queue(&queue.settings(), settings, &resource)?;
             return Ok((id, Declared::Existed));
         }
-        if !is_generated && name.starts_with("amq.") {
-            return Err(errors::reserved_name("queue", name));
-        }
-        if self.queues.len() >= QUEUES_MAX {
-            return Err(errors::too_many("queues", QUEUES_MAX));
-        }
+        self.check_new_queue(name, is_generated)?;
         self.sweep(sweep::STEP);
         let name: Arc<str> = name.into();
         let id = self.queues.insert(DeclaredQueue {
@@ -372,6 +367,20 @@ impl Topology {
             self.record(|topology| topology.queue_definition(id));
         }
         Ok((id, Declared::Created))
+    }
+
+    /// Check that there may be one more queue, of this name.
+    ///
+    /// # Errors
+    /// 403: the name is reserved. 506: there are too many.
+    pub fn check_new_queue(&self, name: &str, is_generated: bool) -> Result<(), AmqpError> {
+        if !is_generated && name.starts_with("amq.") {
+            return Err(errors::reserved_name("queue", name));
+        }
+        if self.queues.len() >= QUEUES_MAX {
+            return Err(errors::too_many("queues", QUEUES_MAX));
+        }
+        Ok(())
     }
 
     /// The queue called `name`, if `connection` may use it. A passive declaration does only this.

@@ -1,12 +1,16 @@
 //! Group commit: all records that arrived while the disk was busy are written and synced together.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::journal::disk::Disk;
+use crate::journal::writing::errands::{Errand, FolderRemoval};
 use crate::journal::writing::shared::SharedLog;
 
 /// The pause before a full disk is tried again.
@@ -27,13 +31,15 @@ pub struct Commit {
 /// then what is on the disk, and trying again would only hide it ([`Committer::failed`]). A disk without room for a
 /// further segment is no error: appended records wait, and are tried again.
 ///
+/// It also opens logs ([`LogOpening`](crate::journal::LogOpening)) and removes folders, one step after each round.
+///
 /// Dropping it commits what was appended, unless it failed or the disk is full.
 pub struct Committer {
     queue: Arc<CommitQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The logs that have something to commit.
+/// The logs that have something to commit, and errands.
 pub(crate) struct CommitQueue {
     state: Mutex<CommitState>,
     changed: Condvar,
@@ -46,12 +52,13 @@ pub(crate) struct CommitQueue {
 #[derive(Default)]
 struct CommitState {
     waiting: Vec<Arc<SharedLog>>,
+    errands: VecDeque<Box<dyn Errand>>,
     is_stopping: bool,
 }
 
 impl Committer {
     /// Starts the thread. It calls `wake` after each round that changed something: records became durable, the disk
-    /// became full, or the committer failed.
+    /// became full, an errand is done, or the committer failed.
     ///
     /// # Errors
     /// The system cannot start a thread.
@@ -75,9 +82,15 @@ impl Committer {
         Self { queue: Arc::new(queue), thread: None }
     }
 
-    /// Writes the appended records, syncs them, and reports them. Does nothing after a failure.
+    /// Writes the appended records, syncs them, and reports them; then takes a step of an errand. Does nothing after a
+    /// failure.
     pub fn commit_once(&self) -> Commit {
         self.queue.commit_once()
+    }
+
+    /// Removes a folder and the files in it when all earlier errands are done. What cannot be removed stays.
+    pub fn remove_later(&self, disk: Arc<dyn Disk>, dir: &Path) {
+        self.queue.add_errand(Box::new(FolderRemoval::new(disk, dir)));
     }
 
     /// Whether a thread commits.
@@ -112,8 +125,8 @@ impl Drop for Committer {
             drop(thread.join());
         }
         // No thread commits the logs that still wait. They hold the queue and it holds them, so they must be let go here.
-        let waiting = std::mem::take(&mut self.queue.lock().waiting);
-        drop(waiting);
+        let state = std::mem::take(&mut *self.queue.lock());
+        drop(state);
     }
 }
 
@@ -125,6 +138,11 @@ impl CommitQueue {
     /// Adds a log that has something to commit. It does so once, until its turn comes.
     pub fn add(&self, log: Arc<SharedLog>) {
         self.lock().waiting.push(log);
+        self.changed.notify_one();
+    }
+
+    pub fn add_errand(&self, errand: Box<dyn Errand>) {
+        self.lock().errands.push_back(errand);
         self.changed.notify_one();
     }
 
@@ -143,7 +161,7 @@ impl CommitQueue {
         let _guard = Guard(self);
         loop {
             let mut state = self.lock();
-            while state.waiting.is_empty() && !state.is_stopping {
+            while state.waiting.is_empty() && state.errands.is_empty() && !state.is_stopping {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             let is_done = state.is_stopping && state.waiting.is_empty();
@@ -169,6 +187,12 @@ impl CommitQueue {
 
     fn commit_once(&self) -> Commit {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let commit = self.commit_waiting();
+        self.run_errand();
+        commit
+    }
+
+    fn commit_waiting(&self) -> Commit {
         let mut logs = std::mem::take(&mut self.lock().waiting);
         logs.retain(|log| !log.is_abandoned.load(Ordering::Acquire));
         if logs.is_empty() || self.failed().is_some() {
@@ -188,6 +212,16 @@ impl CommitQueue {
                 self.fail(reason);
                 Commit::default()
             }
+        }
+    }
+
+    /// Takes a step of the first errand, unless nothing is written any more.
+    fn run_errand(&self) {
+        let errand = if self.failed().is_some() { None } else { self.lock().errands.pop_front() };
+        let Some(mut errand) = errand else { return };
+        match errand.step() {
+            true => self.lock().errands.push_front(errand),
+            false => (self.wake)(),
         }
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod appending;
 pub(crate) mod catalog;
 pub(crate) mod commit;
 pub(crate) mod committer;
+pub(crate) mod errands;
 pub(crate) mod mark_file;
 pub(crate) mod read_back;
 pub(crate) mod segment_writer;

@@ -17,8 +17,8 @@ pub(super) struct Defined {
 }
 
 impl Durable {
-    /// Record a definition under `key`. It replaces an earlier one and keeps its id. It is removed with each of the
-    /// definitions under `parents` that exist.
+    /// Record a definition under `key`. It replaces an earlier one and keeps its id; a new one gets the id that was taken for
+    /// it, or else its own number. It is removed with each of the definitions under `parents` that exist.
     ///
     /// # Errors
     /// [`AppendError`]; then nothing has changed.
@@ -27,10 +27,11 @@ impl Durable {
         key: &[u8],
         value: &[u8],
         parents: &[&[u8]],
+        taken: Option<DefinitionId>,
         time_us: i64,
     ) -> Result<(DefinitionId, Sequence), AppendError> {
         let parents: Box<[DefinitionId]> = parents.iter().filter_map(|parent| self.definition(parent)).collect();
-        let known = self.definition(key);
+        let known = self.definition(key).or(taken);
         let record = DefinitionRecord { id: known.unwrap_or_default(), parents: parents.to_vec(), key, value };
         let mut head = std::mem::take(&mut self.head);
         let body = record.encode(&mut head);
@@ -48,10 +49,19 @@ impl Durable {
         Ok((id, appended.sequence))
     }
 
-    /// The id that the next definition gets, when it is new and nothing is recorded before it.
-    #[must_use]
-    pub fn next_definition(&self) -> DefinitionId {
-        DefinitionId(self.log.next_sequence().0)
+    /// Take an id for a definition that is recorded later, so that something can be named by it before. The number of a
+    /// record: nothing else ever gets it. The record says that there is no such definition yet.
+    ///
+    /// # Errors
+    /// [`AppendError`]; then nothing has changed.
+    pub fn take_id(&mut self, time_us: i64) -> Result<DefinitionId, AppendError> {
+        let id = DefinitionId(self.log.next_sequence().0);
+        let mut head = std::mem::take(&mut self.head);
+        head.clear();
+        records::put_varint(&mut head, id.0);
+        let appended = self.append(kind::FORGET, time_us, &head);
+        self.head = head;
+        appended.map(|_| id)
     }
 
     /// Record that the definition under `key` is removed, with everything that depends on it. A queue's messages are removed

@@ -149,12 +149,7 @@ impl Broker {
         } else {
             self.answer_commit(slot, commit.marks);
         }
-        let it = &mut self.clients[connection];
-        if std::mem::take(&mut it.is_held) {
-            // While it was not read, it could not be heard.
-            it.heard = self.clock.now();
-            self.resume(connection);
-        }
+        self.release(connection);
     }
 
     fn answer_commit(&mut self, channel: ChannelSlot, marks: DiskMarks) {

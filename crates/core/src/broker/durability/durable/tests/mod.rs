@@ -55,7 +55,7 @@ impl JournalHarness {
     }
 
     fn define(&mut self, key: &str) -> DefinitionId {
-        self.durable.define(key.as_bytes(), b"value", &[], 0).expect("defined").0
+        self.durable.define(key.as_bytes(), b"value", &[], None, 0).expect("defined").0
     }
 
     fn publish(&mut self, number: u64, size: usize, queues: &[DefinitionId]) -> Saved {

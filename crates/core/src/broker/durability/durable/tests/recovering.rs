@@ -64,16 +64,17 @@ fn definitions_keep_their_number_and_order_and_may_be_large() {
     let mut bench = JournalHarness::open(&disk, 1 << 20);
     let first = bench.define("first");
     let large = vec![9_u8; fewer(200_000)];
-    let (second, _) = bench.durable.define(b"second", &large, &[b"first", b"nothing"], 0).expect("defined");
-    let (third, _) = bench.durable.define(&vec![b'k'; fewer(70_000)], b"third", &[b"second"], 0).expect("defined");
-    assert_eq!(bench.durable.define(b"first", b"changed", &[], 0).expect("defined").0, first);
+    let (second, _) = bench.durable.define(b"second", &large, &[b"first", b"nothing"], None, 0).expect("defined");
+    let (third, _) =
+        bench.durable.define(&vec![b'k'; fewer(70_000)], b"third", &[b"second"], None, 0).expect("defined");
+    assert_eq!(bench.durable.define(b"first", b"changed", &[], None, 0).expect("defined").0, first);
     bench.commit();
     let again = JournalHarness::open(&disk, 1 << 20);
     let found: Vec<_> = again.recovered.definitions.iter().map(|found| (found.id, found.value.as_slice())).collect();
     assert_eq!(found, [(first, &b"changed"[..]), (second, &large), (third, b"third")]);
     bench.durable.forget(b"first", 0).expect("recorded");
     assert_eq!(bench.durable.definition(b"second"), None, "what depends on it goes with it");
-    let (anew, _) = bench.durable.define(b"second", b"anew", &[], 0).expect("defined");
+    let (anew, _) = bench.durable.define(b"second", b"anew", &[], None, 0).expect("defined");
     assert!(anew > third);
     bench.commit();
     let again = JournalHarness::open(&disk, 1 << 20);

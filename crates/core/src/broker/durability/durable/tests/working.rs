@@ -72,7 +72,7 @@ fn a_definition_that_lives_long_does_not_hold_a_dead_journal() {
     let disk = SimulatedDisk::new();
     let mut bench = JournalHarness::open(&disk, 8192);
     let (queue, other) = (bench.define("q"), bench.define("other"));
-    bench.durable.define(b"binding", &[1; 200], &[b"other"], 0).expect("defined");
+    bench.durable.define(b"binding", &[1; 200], &[b"other"], None, 0).expect("defined");
     assert_ne!(queue, other);
     for number in 0..3000 {
         let saved = bench.publish(number, 100, &[queue]);
@@ -131,7 +131,7 @@ fn publishers_wait_before_anybody_else_does() {
     let committer = Committer::manual(|| {});
     let options = DurableOptions { segment_bytes: 65_536, pending_bytes_max: 40_000 };
     let (mut durable, _) = Durable::open(Arc::new(disk), Path::new("/j"), options, &committer).expect("a journal");
-    let queue = durable.define(b"q", b"", &[], 0).expect("defined").0;
+    let queue = durable.define(b"q", b"", &[], None, 0).expect("defined").0;
     let mut records = Vec::new();
     let refused = loop {
         let message = TestMessage::new(1, 200);
@@ -144,7 +144,7 @@ fn publishers_wait_before_anybody_else_does() {
     assert!(durable.is_congested() && records.len() > 50);
     records.iter().for_each(|&record| durable.settled(record, queue));
     durable.flush(0).expect("what was settled is recorded all the same");
-    durable.define(b"another", b"", &[], 0).expect("and so are definitions");
+    durable.define(b"another", b"", &[], None, 0).expect("and so are definitions");
     committer.commit_once();
     assert!(!durable.is_congested());
     durable.message(TestMessage::new(1, 200).content(), &[queue], 0, TimeToLive::FOREVER).expect("room again");
@@ -188,7 +188,7 @@ fn a_message_whose_queues_cannot_all_be_recorded_is_nowhere() {
     let (mut durable, _) = open().expect("a journal");
     let mut queues = Vec::new();
     for number in 0..40_000 {
-        queues.push(durable.define(format!("q{number}").as_bytes(), b"", &[], 0).expect("defined").0);
+        queues.push(durable.define(format!("q{number}").as_bytes(), b"", &[], None, 0).expect("defined").0);
         if number % 1000 == 999 {
             committer.commit_once();
         }

@@ -74,7 +74,7 @@ impl<'a> QueueLife<'a> {
         let size = if self.dice.once_in(50) { 3000 } else { self.dice.below(100) as usize };
         let value = vec![self.dice.roll() as u8; size];
         let names: Vec<&[u8]> = parents.iter().map(String::as_bytes).collect();
-        let (id, sequence) = self.bench.durable.define(key.as_bytes(), &value, &names, 0).expect("defined");
+        let (id, sequence) = self.bench.durable.define(key.as_bytes(), &value, &names, None, 0).expect("defined");
         self.done(sequence, Deed::Define(key.clone(), value, parents));
         assert_eq!(self.model.definitions[&key].0, id);
     }
