@@ -16,6 +16,7 @@ from tests.faults.amqp import Client, Consumer, Ledger, Publisher
 from tests.faults.broker_process import BrokerProcess
 from tests.faults.paths import Paths
 from tests.faults.promises import LONG, times
+from tests.faults.stream_reader import Reading, StreamReader, read_on
 
 pytestmark = pytest.mark.serial
 
@@ -77,6 +78,38 @@ def test_control_a_broker_that_confirms_what_it_received_is_caught(tmp_path: Pat
             print(f"caught by kill {round_ + 1}: {wrong}")
             return
     pytest.fail("twenty kills lost nothing that was confirmed before it was written: the test cannot tell")
+
+
+def resumed(data: Path, name: str, start: str) -> list[str]:
+    """Kill a broker whose stream is half read; return what is wrong when its reader has come back and read on."""
+    reading, stream = Reading(), {number: str(number) for number in range(1, 201)}
+    broker = BrokerProcess(data, SMALL_SEGMENTS)
+    with broker.start():
+        client = Client(broker.port)
+        declare_stream = commands.Queue.Declare(queue="log", durable=True, arguments={"x-queue-type": "stream"})
+        client.call(declare_stream, "Queue.DeclareOk")
+        client.call(commands.Confirm.Select(), "Confirm.SelectOk")
+        for body in stream.values():
+            client.publish("", "log", body.encode())
+        while client.wait("Basic.Ack").delivery_tag < len(stream):
+            pass
+        reader = StreamReader(broker.port, "log", reading, name=name)
+        while len(reading.seen) < len(stream) // 2:
+            reader.take(1.0)
+        broker.kill()
+        reader.close()
+    with broker.start():
+        read_on(broker.port, "log", reading, stream, name=name, start=start)
+    return reading.wrong(stream)
+
+
+def test_a_named_reader_goes_on_after_kill_9_and_misses_nothing(tmp_path: Path) -> None:
+    assert not resumed(tmp_path / "data", "audit", "first")
+
+
+def test_control_a_reader_without_a_name_misses_what_came_before_and_is_caught(tmp_path: Path) -> None:
+    (wrong,) = resumed(tmp_path / "data", "", "next")
+    assert "never came" in wrong
 
 
 def inversions(seen: list[tuple[int, bool]]) -> list[tuple[int, int]]:
