@@ -6,11 +6,12 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+from tests.free_port import free_port
 
 PASSWORD = "not a secret: of a server for tests"
 
@@ -59,9 +60,7 @@ class Server:
         secret.write_text(PASSWORD)
         secret.chmod(0o644)
         self._run("initdb", "-D", self._data, "-U", "tamis", "-A", "scram-sha-256", f"--pwfile={secret}", "-E", "UTF8")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._count = 0
         self.start()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import socket
 from pathlib import Path
 
 import pytest
 
 from tests.documents_runner import playing
 from tests.fenced import blocks, run_python
+from tests.free_port import free_port
 
 START = Path(__file__).resolve().parent.parent / "docs" / "start"
 PAGES = sorted(START.glob("*.md"))
@@ -18,16 +18,8 @@ IN_PYTHON = [page for page in PAGES if any(block.language == "python" and not bl
 ON_SPARK = [page for page in PAGES if any("spark" in block.info for block in blocks(page))]
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in sockets]
-    for server in sockets:
-        server.close()
-    return ports
-
-
 def play(page: Path, folder: Path, *, spark: bool) -> int:
-    ports = dict(zip(("5680", "8780"), free_ports(2), strict=True))
+    ports = {port: free_port() for port in ("5680", "8780")}
     with playing(folder, ports) as player:
         return player.play(page, spark=spark)
 

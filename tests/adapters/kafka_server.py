@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+
+from tests.free_port import free_port
 
 USER, PASSWORD = "jane", "garlic"
 FETCH_S, START_S, STOP_S = 120, 60, 20
@@ -114,7 +115,7 @@ class RealKafka(MockKafka):
         from confluent_kafka.admin import AdminClient
 
         self._classpath, self._folder = _classpath(), folder
-        ports = dict(zip(("plain", "secure", "controller"), _free_ports(3), strict=True))
+        ports = {name: free_port() for name in ("plain", "secure", "controller")}
         authority = trustme.CA()
         self.ca_file = folder / "ca.pem"
         authority.cert_pem.write_to_path(str(self.ca_file))
@@ -233,11 +234,3 @@ def _java() -> str:
         return str(find_java().home / "bin" / "java")
     except JavaNotFoundError as error:
         raise NoKafkaError(str(error)) from error
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

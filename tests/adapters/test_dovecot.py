@@ -20,6 +20,7 @@ from tamis.adapters.sources.live.imap import ImapSource
 from tamis.errors import AdapterError
 from tests.adapters.live_reader import Reader, readers
 from tests.adapters.reading import mail, subjects
+from tests.free_port import free_port
 
 START_S, STOP_S, PUSH_S = 30, 20, 60
 CONFIG = """
@@ -60,8 +61,7 @@ class Dovecot:
     """A server in a folder of its own, with the mailbox of jane."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
+        self.port = free_port()
         for name in ("run", "state", "home"):
             (folder / name).mkdir()
         shutil.chown(folder / "home", "mail", "mail")

@@ -18,6 +18,7 @@ import pytest
 from tamis.adapters.sources.live.nntp import NntpSource
 from tests.adapters.live_reader import readers
 from tests.adapters.reading import subjects
+from tests.free_port import free_port
 
 BIN = Path("/usr/lib/news/bin")
 START_S, STOP_S = 30, 20
@@ -76,8 +77,7 @@ class Inn:
         (folder / "history").touch()
         shutil.chown(folder / "history", "news", "news")
         self.run("makedbz", "-i", "-o")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
+        self.port = free_port()
         command = [str(BIN / "innd"), "-f", "-P", str(self.port)]
         self.process = subprocess.Popen(command, env=self._environment, cwd=folder, stderr=subprocess.DEVNULL)
         until = time.monotonic() + START_S

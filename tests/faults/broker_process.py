@@ -15,14 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from tests.free_port import free_port
+
 START_S_MAX = 30.0
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 class BrokerProcess:

@@ -30,6 +30,7 @@ from tamis.notify.engine import DeliveryCounts, NotificationEngine
 from tamis.notify.unsubscribe import Links
 from tamis.query import QuerySpec
 from tamis.store import Store
+from tests.free_port import free_port
 from tests.notify.conftest import Clock
 from tests.store.rows import fill, message, result
 
@@ -95,7 +96,7 @@ def serve(inbox: Inbox) -> Iterator[Serve]:
     started = []
 
     def start(port: int = 0, **options: Any) -> int:
-        controller = Controller(inbox, hostname="127.0.0.1", port=port or _free_port(), ready_timeout=20, **options)
+        controller = Controller(inbox, hostname="127.0.0.1", port=port or free_port(), ready_timeout=20, **options)
         controller.start()
         started.append(controller)
         return int(controller.port)
@@ -407,21 +408,13 @@ def test_a_server_that_is_closing_costs_no_notification_a_try(
 
 def test_mail_waits_for_a_server_that_is_not_there(store: Store, clock: Clock, inbox: Inbox, serve: Serve) -> None:
     fill(store, 2, deliveries=("mail",))
-    port = _free_port()
+    port = free_port()
     engine = _engine(store, clock, port)
     for _ in range(7):
         assert f"127.0.0.1:{port}: no mail can be sent" in engine.deliver_pending().troubles["mail"]
         clock.move(1)
     serve(port)
     assert engine.deliver_pending() == DeliveryCounts(delivered=2)
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 SENDER = """

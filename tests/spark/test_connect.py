@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from socket import socket
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.free_port import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,9 +46,7 @@ def server(spark: SparkSession) -> Iterator[str]:
     pytest.importorskip("grpc_status", reason="the client of Spark Connect needs pip install 'pyspark[connect]'")
     context = spark.sparkContext._jsc.sc()
     context.conf().set("spark.connect.grpc.binding.address", "127.0.0.1")
-    with socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     context.conf().set("spark.connect.grpc.binding.port", str(port))
     service = spark._jvm.org.apache.spark.sql.connect.service.SparkConnectService
     service.start(context)

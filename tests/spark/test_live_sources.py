@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,6 +18,7 @@ from tests.adapters.reading import join_mbox, mail
 from tests.adapters.test_feed import rss
 from tests.adapters.web import Answer, Web, web_server
 from tests.broker.conftest import RunningBroker, broker
+from tests.free_port import free_port
 from tests.spark.conftest import Workshop
 from tests.spark.mail import outbox
 
@@ -61,11 +61,6 @@ def test_live_sources_are_read_once(workshop: Workshop, web: Web) -> None:
     assert _read(workshop) == {"garlic": 3}
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def _push(address: str, number: int) -> None:
     """Push a message as senders do: again, under the same key, until there is an answer."""
     until = time.monotonic() + 120
@@ -85,7 +80,7 @@ def test_a_mailbox_a_queue_and_an_endpoint_are_followed(
     from tamis.spark import Pipeline
 
     channel = broker.connect(heartbeat=0).channel()
-    port, queue = _free_port(), channel.queue_declare("").method.queue
+    port, queue = free_port(), channel.queue_declare("").method.queue
     login = {"user": USER, "password_file": "password", "tls": "none"}
     (workshop.folder / "password").write_text(f"{PASSWORD}\n")
     for kind in ("imap", "http", "amqp"):

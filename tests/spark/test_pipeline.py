@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import shutil
-import socket
 import threading
 import time
 from base64 import b64encode
@@ -28,6 +27,7 @@ from tamis.adapters.sources.mbox import unescape
 from tamis.errors import ConfigError, StoreError, TamisError
 from tamis.spark import Pipeline, Progress
 from tamis.store import BatchCounts, BatchResult, Store
+from tests.free_port import free_port
 
 from .conftest import Workshop
 from .mail import QUERIES, Match, brute_force, outbox, real_messages, unpack_files, without_from_line, write_mbox
@@ -266,8 +266,7 @@ def test_one_click_ends_the_e_mails_while_the_pipeline_runs(
     path, out = workshop.folder / "in.jsonl", workshop.folder / "out"
     write_lines(path, range(1))
     workshop.adapter("lines", "jsonl", path)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    listen = f"127.0.0.1:{free_port()}"
     monkeypatch.setenv("LINKS", "whsec_" + b64encode(bytes(32)).decode())
     workshop.toml += f'[unsubscribe]\nurl = "https://e.org/u"\nlisten = "{listen}"\nsecret_env = "LINKS"\n'
     workshop.toml += f'[[delivery]]\nname = "mail"\ntype = "eml"\nfolder = "{out}"\n'
