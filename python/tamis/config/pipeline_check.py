@@ -266,7 +266,7 @@ def _unwritable(path: Path) -> str | None:
 
 
 def _outside(delivery: DeliveryConfig) -> list[tuple[str, Callable[[], object]]]:
-    """What a delivery over the network needs besides the file: the key that says so, and a function that asks."""
+    """Return what a delivery over the network needs besides the file: the key that says so, and a check."""
     if delivery.type not in _PACKAGES:
         return []
     importlib.import_module(_PACKAGES[delivery.type])  # as a run would: without the extra, the command line names it

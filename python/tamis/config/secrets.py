@@ -8,7 +8,7 @@ from base64 import b64decode
 from tamis.errors import ConfigError
 
 PREFIX = "whsec_"
-"""What the text of a secret begins with, as in Standard Webhooks."""
+"""The prefix of the text of a secret, as in Standard Webhooks."""
 
 
 def variable(where: str, name: str) -> str:
