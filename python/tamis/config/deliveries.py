@@ -90,7 +90,7 @@ def _one_of(section: Section, *keys: str) -> None:
 
 
 def _given(delivery: str, variable_name: str | None, file: Path | None) -> str | None:
-    """The secret in an environment variable or in a file; None if neither is named."""
+    """Return the secret in an environment variable or in a file; None if neither is named."""
     where = f"delivery '{delivery}'"
     if file is not None:
         return content(where, file)
@@ -358,7 +358,7 @@ class DatabaseDelivery(_Delivery):
         return self.url if isinstance(self.url, Path) else None
 
     def password(self) -> str | None:
-        """The password to log in with; None: as programs of PostgreSQL find it by themselves.
+        """Return the password to log in with; None: as programs of PostgreSQL find it by themselves.
 
         Raises:
             ConfigError: the variable is not set, or the file cannot be read.

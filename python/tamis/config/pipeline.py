@@ -71,7 +71,7 @@ class PipelineSection(Section):
 
     @property
     def keep(self) -> timedelta | None:
-        """How long the store keeps what is settled; None: for ever."""
+        """Return how long the store keeps settled notifications; None: for ever."""
         return None if self.keep_days is None else timedelta(days=self.keep_days)
 
 
@@ -114,7 +114,7 @@ class PipelineConfig(Section):
 
     @property
     def store_path(self) -> Place:
-        """Where the store is."""
+        """Return the address of the store."""
         return self.pipeline.store
 
     @property
@@ -123,7 +123,7 @@ class PipelineConfig(Section):
         return self.queries.deliveries
 
     def query_files(self) -> list[QueryFile]:
-        """What a run applies to the store: its own hierarchies, and the file of queries.
+        """Return what a run applies to the store: its own hierarchies, and the file of queries.
 
         Raises:
             ConfigError: the file of queries, or that of a hierarchy, cannot be used; or both hold one hierarchy.
@@ -160,7 +160,7 @@ class PipelineConfig(Section):
         return config
 
     def with_master(self, master: str) -> Self:
-        """The same with another ``[spark]`` master.
+        """Return a copy with another ``[spark]`` master.
 
         Raises:
             ConfigError: it is no master of Spark, or its workers cannot connect to ``[spark]`` host.
@@ -261,7 +261,7 @@ def _refuse_twice(items: Iterable[Any], key: str, mistake: str) -> None:
 
 
 def _identities(target: Path) -> Iterator[object]:
-    """What two names of one file or folder share: its path without links, and its inode if it exists."""
+    """Return what two names of one file or folder share: its path without links, and its inode if it exists."""
     yield target.resolve()
     with suppress(OSError):
         status = target.stat()

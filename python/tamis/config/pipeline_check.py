@@ -258,7 +258,7 @@ def _file_problem(path: Path) -> str | None:
 
 
 def _database_problem(delivery: DatabaseDelivery) -> str | None:
-    """Why no row can be added to the SQLite file of a delivery; nothing is said of a server."""
+    """Say why no row can be added to the SQLite file of a delivery; nothing is said of a server."""
     if (file := delivery.file) is None:
         return None
     if not delivery.create and not file.exists():
@@ -277,7 +277,7 @@ def _unwritable(path: Path) -> str | None:
 
 
 def _outside(delivery: DeliveryConfig) -> list[tuple[str, Callable[[], object]]]:
-    """What a delivery needs besides the file: the key that says so, and a function that asks."""
+    """Return what a delivery needs besides the file: the key that says so, and a check."""
     if package := _package(delivery):
         importlib.import_module(package)  # as a run would: without the extra, the command line names it
     match delivery:
@@ -291,7 +291,7 @@ def _outside(delivery: DeliveryConfig) -> list[tuple[str, Callable[[], object]]]
 
 
 def _package(delivery: DeliveryConfig) -> str | None:
-    """The package of an extra that a delivery needs; None if it needs none."""
+    """Return the package of an extra that a delivery needs; None if it needs none."""
     if isinstance(delivery, DatabaseDelivery) and delivery.file is None:
         return "psycopg"
     return _PACKAGES.get(delivery.type)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tamis.errors import ConfigError
 
 PREFIX = "whsec_"
-"""What the text of a secret begins with, as in Standard Webhooks."""
+"""The prefix of the text of a secret, as in Standard Webhooks."""
 
 _CHARACTERS_MAX = 64 * 1024
 
@@ -30,7 +30,7 @@ def variable(where: str, name: str) -> str:
 
 
 def content(where: str, file: Path) -> str:
-    """The secret in a file, without the line feed at its end.
+    """Return the secret in a file, without the line feed at its end.
 
     Args:
         where: who needs it, for the error.

@@ -78,7 +78,7 @@ class Templates:
             self._check(name)
 
     def render(self, name: str, context: Mapping[str, Any]) -> str:
-        """What a template gives.
+        """Return the text that a template gives.
 
         Args:
             name: one of `names`.
@@ -155,7 +155,7 @@ def checked_folder(folder: Path) -> Path:
 
 
 def sample(name: str, *, many: bool) -> dict[str, Any]:
-    """What a template may see, with values for trying it.
+    """The names that a template may use, with values for trying it.
 
     Args:
         name: of the template.
@@ -275,7 +275,7 @@ def _take(steps: int) -> None:
 
 
 def _counted(value: Any) -> Any:
-    """What was made, if it is not too long."""
+    """Return `value` if it is not too long."""
     if isinstance(value, int) and value.bit_length() > _BITS_MAX:
         raise ValueError(f"a number of more than {_BITS_MAX} bits")
     if isinstance(value, str | list | tuple):

@@ -86,7 +86,7 @@ def _common(recipient: Recipient) -> dict[str, Any]:
 
 
 def _fields(record: NotificationRecord) -> Known:
-    """What a template sees of a notification."""
+    """Return what a template sees of a notification."""
     reasons = why(record)
     body, cut = record.body or "", BODY_CHARACTERS
     ranges = [(start, min(end, cut)) for start, end in reasons.ranges if start < cut]

@@ -43,7 +43,7 @@ class StagedBatches(Batches):
     """The part of a store on a server that takes staged batches."""
 
     def conninfo(self) -> str:
-        """How another process reaches the server as this one does; with the password, wherever it came from."""
+        """Return how another process reaches the server; with the password, wherever it came from."""
         from psycopg.conninfo import make_conninfo
 
         with self._explained(), self._engine.connect() as connection:
@@ -76,7 +76,7 @@ class StagedBatches(Batches):
 
         Args:
             stream: as for `commit_batch`.
-            batch_id: likewise.
+            batch_id: the number of the batch.
             staging: its rows, which are all there.
             source: the adapter's name.
             counts: number of messages read and matched.

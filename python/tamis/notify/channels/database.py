@@ -106,7 +106,7 @@ class DatabaseChannel:
                 connection.execute(statement.on_conflict_do_nothing(index_elements=["id"]), fitting)
 
     def _find_table(self) -> Table:
-        """The table as the database has it; it is made if it is absent and should be made."""
+        """Return the table as the database has it; it is made if it is absent and should be made."""
         schema, _, name = self._config.table.rpartition(".")
         with self._engine.begin() as connection:
             if not inspect(connection).has_table(name, schema=schema or None):
@@ -176,7 +176,7 @@ def _row(delivery: DueDelivery) -> Row:
 
 
 def _storable(value: Any) -> Any:
-    """The value with U+FFFD for what not every database can keep: NUL, and halves of surrogate pairs."""
+    """Return the value with U+FFFD for what not every database can keep: NUL, and halves of surrogate pairs."""
     if isinstance(value, str):
         return value.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
@@ -185,7 +185,7 @@ def _storable(value: Any) -> Any:
 
 
 def _fit(value: Any, column: Column[Any]) -> Any:
-    """The value as this column takes it: JSON as a text where it is no column of JSON, and times likewise."""
+    """Return the value as this column takes it: JSON as a text where it is no column of JSON, and times likewise."""
     if isinstance(column.type, DateTime) and column.name == "created_at":
         at = datetime.fromisoformat(value)
         return at if column.type.timezone else at.astimezone(UTC).replace(tzinfo=None)

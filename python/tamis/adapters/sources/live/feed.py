@@ -72,7 +72,7 @@ class FeedSource(LiveSource):
             check_url(url, with_secret=authorization is not None)
 
     def look(self, spool: Spool) -> bool:
-        """As `LiveSource.look`: ask each feed that is due; it fails if all of them fail."""
+        """Implement `LiveSource.look`: ask each feed that is due; it fails if all of them fail."""
         urls = self._urls()
         failures = [failure for url in urls if (failure := self._look_at(spool, url, len(urls) == 1)) is not None]
         if len(failures) == len(urls):
@@ -80,13 +80,13 @@ class FeedSource(LiveSource):
         return False
 
     def look_for(self, count: int) -> Iterator[Item]:
-        """As `LiveSource.look_for`, from the first feed."""
+        """Implement `LiveSource.look_for`, from the first feed."""
         url = self._urls()[0]
         _, content = fetch(Known(url), self._bounds(), self._authorization())
         yield from list(self._items(content or b"", url))[:count]
 
     def row_of(self, item: Item, topic: str) -> Row:
-        """As `LiveSource.row_of`."""
+        """Implement `LiveSource.row_of`."""
         members = json.loads(item.content)
         body = members.pop("body")
         times = {name: members[name] and datetime.fromisoformat(members[name]) for name in ("date", "updated")}

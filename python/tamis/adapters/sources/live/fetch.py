@@ -26,7 +26,7 @@ _AGENT: Final = "tamis (feed reader)"
 
 
 class Known(NamedTuple):
-    """What is known of a document from an earlier answer.
+    """The validators of a document from an earlier answer.
 
     Attributes:
         url: where it is.

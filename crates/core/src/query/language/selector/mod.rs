@@ -36,10 +36,10 @@ pub fn parse(text: &str, dialect: SelectorDialect) -> Result<Query, QueryError> 
     parse_within(text, dialect, COMPILED_BYTES_MAX)
 }
 
-/// The same for a query whose compiled patterns take at most `bytes_max` together: compiling ends where they take more.
+/// Parse a query whose compiled patterns take at most `bytes_max` together. Compiling stops where they take more.
 ///
 /// # Errors
-/// As [`parse`].
+/// Those of [`parse`].
 pub fn parse_within(text: &str, dialect: SelectorDialect, bytes_max: usize) -> Result<Query, QueryError> {
     let bytes_max = bytes_max.min(COMPILED_BYTES_MAX);
     let cursor = Cursor::new(text, Style::Selector)?;
@@ -323,7 +323,7 @@ impl SelectorParser<'_> {
         for (quoted, other) in [(right, left), (left, right)] {
             if let Some(name) = by_name(quoted).filter(|_| is_name(other) && !other.is_quoted) {
                 let message = format!("\"{name}\" in double quotes is a name: this compares two properties");
-                let hint = format!("a text stands in single quotes: '{}'", name.replace('\'', "''"));
+                let hint = format!("write a text in single quotes: '{}'", name.replace('\'', "''"));
                 self.warnings.add(quoted.start, message, hint);
             }
         }
@@ -366,7 +366,7 @@ impl SelectorParser<'_> {
     fn no_literal(&self) -> QueryError {
         let error = self.cursor.unexpected("a literal");
         match self.cursor.token.kind {
-            TokenKind::DoubleQuoted(_) => error.with_hint("a text stands in single quotes"),
+            TokenKind::DoubleQuoted(_) => error.with_hint("write a text in single quotes"),
             _ => error,
         }
     }
