@@ -33,7 +33,7 @@ Progress = dict[str, list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Record:
     """The bytes of one message in a file.
 
     Attributes:
@@ -85,7 +85,7 @@ class RecordSource(FileSource):
         self._searched: dict[str, int] = {}  # path -> when its folder had changed, when other names were looked for
 
     @abstractmethod
-    def row(self, piece: Piece, path: str) -> Row | None:
+    def row(self, piece: Record, path: str) -> Row | None:
         """The row of a message; None if there are only empty lines."""
 
     def latest(
@@ -304,7 +304,7 @@ class RecordSource(FileSource):
         return abs(age) >= self.settle_s  # a time in the future says nothing about the age
 
 
-def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MESSAGE_BYTES_MAX) -> Iterator[Piece]:
+def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MESSAGE_BYTES_MAX) -> Iterator[Record]:
     """The messages of a range, in order.
 
     Args:
@@ -325,7 +325,7 @@ def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MES
     while True:
         while (index := buffer.find(separator, searched)) >= 0:
             size = dropped + index + 1 - cursor
-            yield Piece(begin, kept or buffer[cursor : index + 1], size)
+            yield Record(begin, kept or buffer[cursor : index + 1], size)
             begin, kept, dropped = begin + size, b"", 0
             cursor = searched = index + 1
         if not left:
@@ -341,7 +341,7 @@ def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MES
         left -= len(chunk)
         buffer += chunk
     if cursor < len(buffer):
-        yield Piece(begin, kept or buffer[cursor:], dropped + len(buffer) - cursor)
+        yield Record(begin, kept or buffer[cursor:], dropped + len(buffer) - cursor)
 
 
 def last_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int:

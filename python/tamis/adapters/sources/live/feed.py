@@ -16,7 +16,7 @@ from tamis import text_file
 from tamis.adapters.options import option
 from tamis.adapters.rows import Row, digest_of, signature_of
 from tamis.adapters.sources.live.feed_items import FEED_PROPERTIES, feed_items
-from tamis.adapters.sources.live.fetch import Bounds, Known, check_url, fetch
+from tamis.adapters.sources.live.fetch import Bounds, Validators, check_url, fetch
 from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, back_off_s, secret
 from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.adapters.xml import to_xml
@@ -82,7 +82,7 @@ class FeedSource(LiveSource):
     def look_for(self, count: int) -> Iterator[Item]:
         """Implement `LiveSource.look_for`, from the first feed."""
         url = self._urls()[0]
-        _, content = fetch(Known(url), self._bounds(), self._authorization())
+        _, content = fetch(Validators(url), self._bounds(), self._authorization())
         yield from list(self._items(content or b"", url))[:count]
 
     def row_of(self, item: Item, topic: str) -> Row:
@@ -101,7 +101,7 @@ class FeedSource(LiveSource):
         if not is_only and self._clock() < state["until"]:
             return LookError(state["reason"])
         try:
-            known, content = fetch(Known(*state["known"]), self._bounds(), self._authorization())
+            known, content = fetch(Validators(*state["known"]), self._bounds(), self._authorization())
             items = [] if content is None else list(self._items(content, known.url))
         except LookError as error:
             if not is_only:

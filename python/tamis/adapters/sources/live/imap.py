@@ -167,8 +167,8 @@ class ImapSource(LiveSource):
             said = [b"the connection ended"]
         return any(b"EXISTS" in line or not isinstance(line, tuple) or line[0] == b"BYE" for line in said)
 
-    def _talking(self) -> _Talk:
-        return _Talk(self)
+    def _talking(self) -> _ImapTalk:
+        return _ImapTalk(self)
 
     def connected(self) -> IMAPClient:
         """The connection, logged in and not idling; a new one if the last has ended."""
@@ -236,7 +236,7 @@ class ImapSource(LiveSource):
             raise AdapterError(f"ca_file: {self.options.ca_file}: no certificates can be read: {error}") from error
 
 
-class _Talk:
+class _ImapTalk:
     """Turns what can fail while talking to a server into a `LookError`; the connection is then given up."""
 
     def __init__(self, source: ImapSource) -> None:

@@ -343,8 +343,8 @@ class KafkaSource(LiveSource):
             items += [self._item(message) for message in messages if not self._is_event(message)]
         return items
 
-    def _talking(self) -> _Talk:
-        return _Talk(self)
+    def _talking(self) -> _KafkaTalk:
+        return _KafkaTalk(self)
 
     def drop(self) -> None:
         """Give up the connection; the next look makes a new one."""
@@ -410,7 +410,7 @@ class KafkaSource(LiveSource):
         }
 
 
-class _Talk:
+class _KafkaTalk:
     """Turns what can fail while talking to the brokers into a `LookError`; the connection is then given up."""
 
     def __init__(self, source: KafkaSource) -> None:
