@@ -39,7 +39,7 @@ FIGURE = re.compile(r"(\w[\w.]*)=([-\d.]+)")
 
 
 @dataclass(frozen=True)
-class Server:
+class MeasuredServer:
     """A broker that this script started."""
 
     name: str
@@ -79,7 +79,7 @@ def tamis_command(folder: Path, port: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def servers(folder: Path) -> Iterator[list[Server]]:
+def servers(folder: Path) -> Iterator[list[MeasuredServer]]:
     """Start tamis, and NATS if it is installed; stop them by pid at the end."""
     commands_: list[tuple[str, str, int, list[str]]] = [
         ("tamis", "amqp", port := free_port(), tamis_command(folder, port))
@@ -97,7 +97,7 @@ def servers(folder: Path) -> Iterator[list[Server]]:
         for _, _, port, _ in commands_:
             wait_for(port)
         yield [
-            Server(name, protocol, port, child.pid)
+            MeasuredServer(name, protocol, port, child.pid)
             for (name, protocol, port, _), child in zip(commands_, started, strict=True)
         ]
     finally:
@@ -119,7 +119,7 @@ class Load:
         self._program = folder / "load"
         subprocess.run(["go", "build", "-o", str(self._program), "."], cwd=source, check=True)
 
-    def __call__(self, server: Server, phase: str, *options: object) -> dict[str, float]:
+    def __call__(self, server: MeasuredServer, phase: str, *options: object) -> dict[str, float]:
         """Run one phase against a server; return the figures it printed, and the broker's CPU time for new bindings."""
         words = [str(self._program), phase, "-proto", server.protocol, "-addr", f"127.0.0.1:{server.port}"]
         words += ["-pid", str(server.pid), *map(str, options)]
@@ -151,7 +151,7 @@ def median_of(runs: int, work: Callable[[], dict[str, float]]) -> dict[str, floa
     return {name: statistics.median(one[name] for one in all_ if name in one) for name in all_[0]}
 
 
-def throughput(results: Results, load: Load, up: list[Server], count: int, runs: int) -> None:
+def throughput(results: Results, load: Load, up: list[MeasuredServer], count: int, runs: int) -> None:
     """Measure one publisher and one consumer."""
     records = []
     for confirm in (False, True):
@@ -169,7 +169,7 @@ def throughput(results: Results, load: Load, up: list[Server], count: int, runs:
     results.table("throughput", title, columns, records)
 
 
-def routing(results: Results, load: Load, up: list[Server], runs: int, bindings: list[int]) -> None:
+def routing(results: Results, load: Load, up: list[MeasuredServer], runs: int, bindings: list[int]) -> None:
     """Measure topic bindings for all brokers, and header bindings for tamis, since NATS has none."""
     records = []
     kinds = [("easy", "topic"), ("hash", "topic, `#` at the end"), ("headers", "headers")]
@@ -201,7 +201,7 @@ def routing(results: Results, load: Load, up: list[Server], runs: int, bindings:
     )
 
 
-def fan_out(results: Results, load: Load, up: list[Server], runs: int) -> None:
+def fan_out(results: Results, load: Load, up: list[MeasuredServer], runs: int) -> None:
     """Measure one publish to many queues."""
     records = []
     for queues, count in ((100, 3_000), (1_000, 300)):
@@ -212,7 +212,7 @@ def fan_out(results: Results, load: Load, up: list[Server], runs: int) -> None:
     results.table("fan_out", f"One publish of 256 B to many queues; medians of {runs} runs", columns, records)
 
 
-def latency(results: Results, load: Load, up: list[Server], runs: int, seconds: int, rates: list[int]) -> None:
+def latency(results: Results, load: Load, up: list[MeasuredServer], runs: int, seconds: int, rates: list[int]) -> None:
     """Measure the time from publish to delivery at fixed rates; brokers alternate, so that other load affects all."""
     records = []
     for rate in rates:
@@ -232,7 +232,7 @@ def latency(results: Results, load: Load, up: list[Server], runs: int, seconds: 
     results.table("latency", title, [*columns, ("brokerCPU", "CPU %", 1)], records)
 
 
-def idle(results: Results, load: Load, up: list[Server], count: int) -> None:
+def idle(results: Results, load: Load, up: list[MeasuredServer], count: int) -> None:
     """Measure idle connections, at most as many as the system lets one process open."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if limit != resource.RLIM_INFINITY:
@@ -267,7 +267,7 @@ def start_up(results: Results, load: Load, folder: Path, runs: int) -> None:
     results.table("start", f"Start to accept; medians of {runs}", [("data", "data", 0), ("seconds", "s", 3)], records)
 
 
-def many_publishers(results: Results, server: Server, count: int, publishers: int = 64) -> None:
+def many_publishers(results: Results, server: MeasuredServer, count: int, publishers: int = 64) -> None:
     """Measure durable messages from many publishers with confirms."""
     name = "many-publishers"
     control = LoadConnection(server.port)
@@ -292,7 +292,7 @@ def many_publishers(results: Results, server: Server, count: int, publishers: in
 class PnnlWork:
     """The PNNL paper's test at one level: subscribers with selectors, and 10 publishers."""
 
-    def __init__(self, server: Server, subscribers: int, level: int) -> None:
+    def __init__(self, server: MeasuredServer, subscribers: int, level: int) -> None:
         self.subscribers, self.level = subscribers, level
         # Up to 100 subscribers have the same selector; more have ten, of which each message matches one.
         self.distinct = 1 if subscribers <= 100 else 10
@@ -355,7 +355,7 @@ def pnnl_post(which: int, turn: int) -> dict[str, Any]:
     return {"body": body.encode(), "headers": headers}
 
 
-def pnnl(results: Results, server: Server, count: int, runs: int) -> None:
+def pnnl(results: Results, server: MeasuredServer, count: int, runs: int) -> None:
     """Measure the PNNL paper's test; the levels alternate, so that other load affects all of them."""
     records = []
     for subscribers in (10, 20, 50, 100, 200, 400):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from _results import OUT, shown
-from _sections import GOALS, SECTIONS, Run, Section
+from _sections import GOALS, SECTIONS, PageSection, Run
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 CHARTS = "benchmarks"
@@ -119,7 +119,7 @@ def goal_table(runs: dict[str, Run]) -> str:
     return f"## The aims\n\nIf a run was smaller than its aim asks for, its size is given.\n\n{table}"
 
 
-def section_text(section: Section, run: Run) -> tuple[str, dict[str, str]]:
+def section_text(section: PageSection, run: Run) -> tuple[str, dict[str, str]]:
     """Render one section, and its charts by file name."""
     parts = [f"## {section.title}\n", section.text.strip() + "\n"]
     charts = {}

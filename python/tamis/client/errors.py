@@ -9,7 +9,7 @@ from aio_pika.exceptions import AMQPError
 from tamis.errors import TamisError
 
 LOST = (AMQPError, ConnectionError, asyncio.TimeoutError, OSError, RuntimeError)
-"""What aio-pika raises when a connection or channel has gone."""
+"""The errors of aio-pika for a closed connection or channel."""
 
 
 class ClientError(TamisError):

@@ -100,7 +100,7 @@ class ChannelDispatcher:
         self._suspects: set[int] = set()  # the connection was lost over them
 
     def deliver(self, limit: int, stopped: Callable[[], bool] = lambda: False) -> DeliveryCounts:
-        """As `Dispatcher.deliver`."""
+        """Implement `Dispatcher.deliver`."""
         counts = DeliveryCounts()
         if self._trouble_count and self._until > self._now():
             counts.troubles[self.name] = self._trouble
@@ -125,7 +125,7 @@ class ChannelDispatcher:
         return counts
 
     def interrupt(self) -> None:
-        """As `Dispatcher.interrupt`."""
+        """Implement `Dispatcher.interrupt`."""
         self._channel.interrupt()
 
     def _due(self, limit: int) -> Iterator[tuple[list[DueDelivery], HandOver]]:

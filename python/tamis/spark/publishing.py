@@ -35,7 +35,7 @@ LEFT_OUT: Final = "x-tamis-left-out"
 
 @dataclass(frozen=True)
 class Publication:
-    """Where the messages of an adapter are published.
+    """The broker to which the messages of an adapter are published.
 
     Attributes:
         adapter: its name.

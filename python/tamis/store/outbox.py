@@ -29,7 +29,7 @@ from tamis.store.steps import log_all, log_outcomes
 TO_MESSAGE = and_(*(messages.c[name] == outbox.c[name] for name in ("source", "partition", "offset", "digest")))
 TO_BATCH = and_(batches.c.stream == outbox.c.stream, batches.c.batch_id == outbox.c.batch_id, batches.c.done == 1)
 TO_QUERY = and_(query_versions.c.key == outbox.c.query_key, query_versions.c.version == outbox.c.query_version)
-"""How the outbox is joined with the messages, with the batches that are done, and with the queries.
+"""The join of the outbox with the messages, with the batches that are done, and with the queries.
 
 What a batch that is not done has written does not count yet: whoever reads the outbox joins it with `TO_BATCH`."""
 
@@ -189,7 +189,7 @@ def due_query(due: ColumnElement[bool], limit: int, *order: ColumnElement[Any]) 
 
 
 def due_records(connection: Connection, due: Select[*tuple[Any, ...]]) -> list[DueDelivery]:
-    """What `due_query` selects, as records."""
+    """Return the rows of `due_query` as records."""
     rows = connection.execute(due).all()
     return [
         DueDelivery(row.delivery_id, row.attempts, record, row.recipients, row.owner)

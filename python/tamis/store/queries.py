@@ -343,7 +343,7 @@ def _insert_versions(revision: Revision, specs: Sequence[QuerySpec]) -> None:
 
 
 def _former(connection: Connection, key: str) -> QueryRecord | None:
-    """What was valid before the last change of a query, or None if nothing was.
+    """Return what was valid before the last change of a query, or None if nothing was.
 
     Raises:
         KeyError: there never was such a query.

@@ -44,7 +44,7 @@ class StagedBatches(Batches):
     """The part of a store on a server that takes staged batches."""
 
     def conninfo(self) -> str:
-        """How another process reaches the server as this one does; with the password, wherever it came from."""
+        """Return how another process reaches the server; with the password, wherever it came from."""
         from psycopg.conninfo import make_conninfo
 
         with self._explained(), self._engine.connect() as connection:
@@ -77,7 +77,7 @@ class StagedBatches(Batches):
 
         Args:
             stream: as for `commit_batch`.
-            batch_id: likewise.
+            batch_id: the number of the batch.
             staging: where its rows are.
             source: the adapter's name.
             staged: what was read, and how many rows the tasks have put into the tables.
