@@ -10,8 +10,20 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tamis.config.errors import MistakeError
-from tamis.config.fields import Count, Domain, Line, Name, PathBeside, Port, Seconds, Section, TemplatesBeside
-from tamis.config.secrets import secret, variable
+from tamis.config.fields import (
+    Count,
+    DatabaseBeside,
+    Domain,
+    Line,
+    Name,
+    PathBeside,
+    Port,
+    Seconds,
+    Section,
+    TableName,
+    TemplatesBeside,
+)
+from tamis.config.secrets import content, secret, variable
 from tamis.config.templates import templates_of
 from tamis.errors import ConfigError
 
@@ -68,6 +80,21 @@ def _parts(url: str, schemes: tuple[str, ...], example: str) -> SplitResult:
         raise ValueError(f"expected an address such as {example}, not '{url}'")
     _ = parts.port  # a ValueError when it is none
     return parts
+
+
+def _one_of(section: Section, *keys: str) -> None:
+    """Refuse all but the first of these keys, if there are several."""
+    _, *others = [key for key in keys if getattr(section, key) is not None] or [""]
+    for key in others:
+        raise MistakeError((key,), f"only one of {' and '.join(repr(name) for name in keys)} can be given")
+
+
+def _given(delivery: str, variable_name: str | None, file: Path | None) -> str | None:
+    """Return the secret in an environment variable or in a file; None if neither is named."""
+    where = f"delivery '{delivery}'"
+    if file is not None:
+        return content(where, file)
+    return None if variable_name is None else variable(where, variable_name)
 
 
 def _known_fields(text: str) -> str:
@@ -295,8 +322,59 @@ class FeedDelivery(_Delivery):
         return self.folder
 
 
+class DatabaseDelivery(_Delivery):
+    """A delivery of type ``database``: one row per notification, in a table of a database.
+
+    Attributes:
+        url: an SQLite file, or a database of a PostgreSQL server.
+        table: the table, as ``name`` or ``schema.name``.
+        create: whether the table, and an SQLite file, is made if it is absent.
+        password_env: the environment variable that holds the password of a server.
+        password_file: the file that holds it.
+        timeout_s: for one transaction of up to 500 rows.
+    """
+
+    type: Literal["database"]
+    url: DatabaseBeside
+    table: TableName = "notifications"
+    create: bool = Field(default=False, strict=True)
+    password_env: Line | None = None
+    password_file: PathBeside | None = None
+    timeout_s: Seconds = 30.0
+
+    @model_validator(mode="after")
+    def _one_password_of_a_server(self) -> Self:
+        _one_of(self, "password_env", "password_file")
+        for key in ("password_env", "password_file"):
+            if getattr(self, key) is not None and isinstance(self.url, Path):
+                raise MistakeError((key,), "an SQLite file has no password")
+        if isinstance(self.url, Path) and "." in self.table:
+            raise MistakeError(("table",), "a table of an SQLite file has no schema")
+        return self
+
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file; None: it is a server."""
+        return self.url if isinstance(self.url, Path) else None
+
+    def password(self) -> str | None:
+        """Return the password to log in with; None: as programs of PostgreSQL find it by themselves.
+
+        Raises:
+            ConfigError: the variable is not set, or the file cannot be read.
+        """
+        return _given(self.name, self.password_env, self.password_file)
+
+
 DeliveryConfig = Annotated[
-    StoreDelivery | EmlDelivery | JsonlDelivery | SmtpDelivery | WebhookDelivery | AmqpDelivery | FeedDelivery,
+    StoreDelivery
+    | EmlDelivery
+    | JsonlDelivery
+    | SmtpDelivery
+    | WebhookDelivery
+    | AmqpDelivery
+    | FeedDelivery
+    | DatabaseDelivery,
     Field(discriminator="type"),
 ]
 """A ``[[delivery]]``, by its `type`."""

@@ -27,6 +27,7 @@ from tamis.config.adapters import ADAPTERS, AdapterConfig, AnyAdapterConfig, typ
 from tamis.config.cluster import SparkSection
 from tamis.config.deliveries import (
     AmqpDelivery,
+    DatabaseDelivery,
     DeliveryConfig,
     EmlDelivery,
     FeedDelivery,
@@ -44,7 +45,7 @@ from tamis.config.unsubscribe import UnsubscribeSection
 from tamis.errors import ConfigError, short
 from tamis.name_hints import did_you_mean
 from tamis.query import QueryFile, load_query_file
-from tamis.store_place import Place
+from tamis.store_place import Place, is_same
 
 
 class PipelineSection(Section):
@@ -204,6 +205,16 @@ class PipelineConfig(Section):
         return deliveries
 
     @model_validator(mode="after")
+    def _rows_go_elsewhere(self) -> Self:
+        """Refuse a delivery of rows into the store itself, which would wait for the store's own writers."""
+        for index, delivery in enumerate(self.deliveries):
+            if isinstance(delivery, DatabaseDelivery) and is_same(delivery.url, self.pipeline.store):
+                raise MistakeError(
+                    ("delivery", index, "url"), "that is the store: give another database, or use the type 'store'"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _links_can_be_answered(self) -> Self:
         for index, owner in enumerate(self.owners):
             if owner.confirm and self.unsubscribe is None:
@@ -280,6 +291,7 @@ _DELIVERIES: dict[str, type[BaseModel]] = {
     "webhook": WebhookDelivery,
     "amqp": AmqpDelivery,
     "feed": FeedDelivery,
+    "database": DatabaseDelivery,
 }
 _TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": _DELIVERIES, "adapter": ADAPTERS}
 """Section -> type -> model, of sections that have a type."""

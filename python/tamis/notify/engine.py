@@ -13,6 +13,7 @@ from typing import assert_never
 
 from tamis.config.deliveries import (
     AmqpDelivery,
+    DatabaseDelivery,
     DeliveryConfig,
     EmlDelivery,
     FeedDelivery,
@@ -121,4 +122,8 @@ def make_channel(
             from tamis.notify.channels.feed import FeedChannel
 
             return FeedChannel(config)
+        case DatabaseDelivery():
+            from tamis.notify.channels.database import DatabaseChannel
+
+            return DatabaseChannel(config)
     assert_never(config)
