@@ -300,9 +300,9 @@ class RecordSource(FileSource):
             self._checked[path] = state
             if bound is not None and end > position and mark_of(file, bound.position) != bound.mark:
                 return None  # the file was rotated since the bound was set: it is for the next run
-            if end > position and bound is None and not settled:
-                if not self._is_quiet(status) or not self.ends_whole(file, position, end):
-                    end = last_boundary(file, position, end, self.separator)
+            may_be_cut = end > position and bound is None and not settled
+            if may_be_cut and not (self._is_quiet(status) and self.ends_whole(file, position, end)):
+                end = last_boundary(file, position, end, self.separator)
         return Range(path, position, end) if end > position else None
 
     def _is_quiet(self, status: os.stat_result) -> bool:
