@@ -14,7 +14,6 @@ from tamis.adapters.manager import HEALTHY_S, ONCE_TRIES, RETRY_S, AdapterManage
 from tamis.errors import AdapterError
 from tamis.store import Store
 
-
 JITTER = 4 / 3
 
 
