@@ -366,6 +366,27 @@ class DatabaseDelivery(_Delivery):
         return _given(self.name, self.password_env, self.password_file)
 
 
+class _Files(_Delivery):
+    folder: PathBeside
+
+    @property
+    def target(self) -> Path:
+        """As of every delivery."""
+        return self.folder
+
+
+class ParquetDelivery(_Files):
+    """A delivery of type ``parquet``: a Parquet file in `folder` for up to 500 notifications."""
+
+    type: Literal["parquet"]
+
+
+class DeltaDelivery(_Files):
+    """A delivery of type ``delta``: rows of the Delta table in `folder`."""
+
+    type: Literal["delta"]
+
+
 DeliveryConfig = Annotated[
     StoreDelivery
     | EmlDelivery
@@ -374,7 +395,9 @@ DeliveryConfig = Annotated[
     | WebhookDelivery
     | AmqpDelivery
     | FeedDelivery
-    | DatabaseDelivery,
+    | DatabaseDelivery
+    | ParquetDelivery
+    | DeltaDelivery,
     Field(discriminator="type"),
 ]
 """A ``[[delivery]]``, by its `type`."""

@@ -29,9 +29,11 @@ from tamis.config.deliveries import (
     AmqpDelivery,
     DatabaseDelivery,
     DeliveryConfig,
+    DeltaDelivery,
     EmlDelivery,
     FeedDelivery,
     JsonlDelivery,
+    ParquetDelivery,
     SmtpDelivery,
     StoreDelivery,
     WebhookDelivery,
@@ -292,6 +294,8 @@ _DELIVERIES: dict[str, type[BaseModel]] = {
     "amqp": AmqpDelivery,
     "feed": FeedDelivery,
     "database": DatabaseDelivery,
+    "parquet": ParquetDelivery,
+    "delta": DeltaDelivery,
 }
 _TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": _DELIVERIES, "adapter": ADAPTERS}
 """Section -> type -> model, of sections that have a type."""

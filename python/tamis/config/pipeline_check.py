@@ -187,7 +187,7 @@ class PipelineCheck:
 
     def _deliveries(self) -> Iterator[Problem]:
         for index, delivery in enumerate(self._config.deliveries):
-            if delivery.type in ("eml", "feed") and (problem := _folder_problem(delivery.folder)):
+            if delivery.type in ("eml", "feed", "parquet", "delta") and (problem := _folder_problem(delivery.folder)):
                 yield self._at(("delivery", index, "folder"), problem)
             if delivery.type == "jsonl" and (problem := _file_problem(delivery.path)):
                 yield self._at(("delivery", index, "path"), problem)
@@ -297,4 +297,10 @@ def _package(delivery: DeliveryConfig) -> str | None:
     return _PACKAGES.get(delivery.type)
 
 
-_PACKAGES = {"smtp": "aiosmtplib", "webhook": "httpx2", "amqp": "aio_pika"}
+_PACKAGES = {
+    "smtp": "aiosmtplib",
+    "webhook": "httpx2",
+    "amqp": "aio_pika",
+    "parquet": "pyarrow",
+    "delta": "deltalake",
+}

@@ -15,9 +15,11 @@ from tamis.config.deliveries import (
     AmqpDelivery,
     DatabaseDelivery,
     DeliveryConfig,
+    DeltaDelivery,
     EmlDelivery,
     FeedDelivery,
     JsonlDelivery,
+    ParquetDelivery,
     SmtpDelivery,
     StoreDelivery,
     WebhookDelivery,
@@ -126,4 +128,12 @@ def make_channel(
             from tamis.notify.channels.database import DatabaseChannel
 
             return DatabaseChannel(config)
+        case ParquetDelivery():
+            from tamis.notify.channels.parquet import ParquetChannel
+
+            return ParquetChannel(config, store)
+        case DeltaDelivery():
+            from tamis.notify.channels.delta import DeltaChannel
+
+            return DeltaChannel(config, store)
     assert_never(config)
