@@ -40,7 +40,7 @@ class Queries(Database):
         if not name:
             raise ValueError("name: expected the name of an owner, not an empty one")
         queries = Queries.__new__(Queries)
-        queries.path, queries._engine, queries._writer = self.path, self._engine, self._writer
+        vars(queries).update(vars(self))
         queries._acting = name
         return queries
 
