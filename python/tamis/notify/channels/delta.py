@@ -21,7 +21,8 @@ class DeltaChannel(NumberedFiles):
     def __init__(self, config: DeltaDelivery, store: Store) -> None:
         """Make the channel; no file is touched yet."""
         super().__init__(config, store)
-        self._stream, self._table = f"tamis delivery {config.name}", None
+        self._stream = f"tamis delivery {config.name}"
+        self._table: Table | None = None
 
     def open(self) -> None:
         """Open the table, and continue as every channel that numbers its files.
@@ -32,7 +33,7 @@ class DeltaChannel(NumberedFiles):
         if self._table is None:
             make_folder(self._folder)
             try:
-                self._table: Table | None = Table(self._folder, SCHEMA)
+                self._table = Table(self._folder, SCHEMA)
             except StoreError as error:
                 raise ChannelError(str(error)) from error
         super().open()
