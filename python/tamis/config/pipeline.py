@@ -27,6 +27,7 @@ from tamis.config.adapters import ADAPTERS, AdapterConfig, AnyAdapterConfig, typ
 from tamis.config.cluster import SparkSection
 from tamis.config.deliveries import (
     AmqpDelivery,
+    ChatDelivery,
     DatabaseDelivery,
     DeliveryConfig,
     DeltaDelivery,
@@ -296,6 +297,7 @@ _DELIVERIES: dict[str, type[BaseModel]] = {
     "database": DatabaseDelivery,
     "parquet": ParquetDelivery,
     "delta": DeltaDelivery,
+    "chat": ChatDelivery,
 }
 _TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": _DELIVERIES, "adapter": ADAPTERS}
 """Section -> type -> model, of sections that have a type."""

@@ -13,7 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tamis.config.deliveries import AmqpDelivery, DatabaseDelivery, DeliveryConfig, SmtpDelivery, WebhookDelivery
+from tamis.config.deliveries import (
+    AmqpDelivery,
+    ChatDelivery,
+    DatabaseDelivery,
+    DeliveryConfig,
+    SmtpDelivery,
+    WebhookDelivery,
+)
 from tamis.config.errors import line_of
 from tamis.config.pipeline import PipelineConfig, TestBlock
 from tamis.config.toml_lines import TomlLocation, line_numbers
@@ -287,6 +294,8 @@ def _outside(delivery: DeliveryConfig) -> list[tuple[str, Callable[[], object]]]
             return [("secret_env", delivery.secrets), ("ca_file", delivery.tls_context)]
         case DatabaseDelivery():
             return [("password_file" if delivery.password_file else "password_env", delivery.password)]
+        case ChatDelivery():
+            return [("url_file" if delivery.url_file else "url_env", delivery.address)]
     return []
 
 
@@ -303,4 +312,5 @@ _PACKAGES = {
     "amqp": "aio_pika",
     "parquet": "pyarrow",
     "delta": "deltalake",
+    "chat": "apprise",
 }

@@ -13,6 +13,7 @@ from typing import assert_never
 
 from tamis.config.deliveries import (
     AmqpDelivery,
+    ChatDelivery,
     DatabaseDelivery,
     DeliveryConfig,
     DeltaDelivery,
@@ -136,4 +137,8 @@ def make_channel(
             from tamis.notify.channels.delta import DeltaChannel
 
             return DeltaChannel(config, store)
+        case ChatDelivery():
+            from tamis.notify.channels.chat import ChatChannel
+
+            return ChatChannel(config, owners)
     assert_never(config)
