@@ -40,7 +40,7 @@ async def connect(url: str = "amqp://guest:guest@127.0.0.1/", *, identity: str |
 
 
 class Client:
-    """A connection. It is made by `connect`, and comes back when it breaks: what waits goes on where it was.
+    """A connection, made by `connect`. It reconnects after a failure, and pending calls continue.
 
     Attributes:
         identity: the address of the client's own mailbox; None: it has none.

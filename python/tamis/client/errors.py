@@ -10,7 +10,7 @@ from pamqp import commands
 from tamis.errors import TamisError
 
 LOST = (AMQPError, ConnectionError, asyncio.TimeoutError, OSError, RuntimeError)
-"""What aio-pika raises when a connection or channel has gone."""
+"""The errors of aio-pika for a closed connection or channel."""
 
 
 class ClientError(TamisError):

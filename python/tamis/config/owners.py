@@ -39,7 +39,7 @@ def _cron(text: str) -> str:
 
 
 class OwnerConfig(Section):
-    """Who is told of the matches of the queries that name them as `owner`, by e-mail (`smtp`, `eml`).
+    """A person who is told of the matches of the queries that name them as `owner`, by e-mail (`smtp`, `eml`).
 
     Attributes:
         name: what queries call them.

@@ -27,10 +27,14 @@ from tamis.config.adapters import ADAPTERS, AdapterConfig, AnyAdapterConfig, typ
 from tamis.config.cluster import SparkSection
 from tamis.config.deliveries import (
     AmqpDelivery,
+    ChatDelivery,
+    DatabaseDelivery,
     DeliveryConfig,
+    DeltaDelivery,
     EmlDelivery,
     FeedDelivery,
     JsonlDelivery,
+    ParquetDelivery,
     SmtpDelivery,
     StoreDelivery,
     WebhookDelivery,
@@ -44,7 +48,7 @@ from tamis.config.unsubscribe import UnsubscribeSection
 from tamis.errors import ConfigError, short
 from tamis.name_hints import did_you_mean
 from tamis.query import QueryFile, load_query_file
-from tamis.store_place import Place
+from tamis.store_place import Place, is_same
 
 
 class PipelineSection(Section):
@@ -70,7 +74,7 @@ class PipelineSection(Section):
 
     @property
     def keep(self) -> timedelta | None:
-        """How long the store keeps what is settled; None: for ever."""
+        """Return how long the store keeps settled notifications; None: for ever."""
         return None if self.keep_days is None else timedelta(days=self.keep_days)
 
 
@@ -113,7 +117,7 @@ class PipelineConfig(Section):
 
     @property
     def store_path(self) -> Place:
-        """Where the store is."""
+        """Return the address of the store."""
         return self.pipeline.store
 
     @property
@@ -122,7 +126,7 @@ class PipelineConfig(Section):
         return self.queries.deliveries
 
     def query_files(self) -> list[QueryFile]:
-        """What a run applies to the store: its own hierarchies, and the file of queries.
+        """Return what a run applies to the store: its own hierarchies, and the file of queries.
 
         Raises:
             ConfigError: the file of queries, or that of a hierarchy, cannot be used; or both hold one hierarchy.
@@ -159,7 +163,7 @@ class PipelineConfig(Section):
         return config
 
     def with_master(self, master: str) -> Self:
-        """The same with another ``[spark]`` master.
+        """Return a copy with another ``[spark]`` master.
 
         Raises:
             ConfigError: it is no master of Spark, or its workers cannot connect to ``[spark]`` host.
@@ -202,6 +206,16 @@ class PipelineConfig(Section):
                         f"{target.resolve()}; give each a {kind} of its own",
                     )
         return deliveries
+
+    @model_validator(mode="after")
+    def _rows_go_elsewhere(self) -> Self:
+        """Refuse a delivery of rows into the store itself, which would wait for the store's own writers."""
+        for index, delivery in enumerate(self.deliveries):
+            if isinstance(delivery, DatabaseDelivery) and is_same(delivery.url, self.pipeline.store):
+                raise MistakeError(
+                    ("delivery", index, "url"), "that is the store: give another database, or use the type 'store'"
+                )
+        return self
 
     @model_validator(mode="after")
     def _links_can_be_answered(self) -> Self:
@@ -250,7 +264,7 @@ def _refuse_twice(items: Iterable[Any], key: str, mistake: str) -> None:
 
 
 def _identities(target: Path) -> Iterator[object]:
-    """What two names of one file or folder share: its path without links, and its inode if it exists."""
+    """Return what two names of one file or folder share: its path without links, and its inode if it exists."""
     yield target.resolve()
     with suppress(OSError):
         status = target.stat()
@@ -280,6 +294,10 @@ _DELIVERIES: dict[str, type[BaseModel]] = {
     "webhook": WebhookDelivery,
     "amqp": AmqpDelivery,
     "feed": FeedDelivery,
+    "database": DatabaseDelivery,
+    "parquet": ParquetDelivery,
+    "delta": DeltaDelivery,
+    "chat": ChatDelivery,
 }
 _TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": _DELIVERIES, "adapter": ADAPTERS}
 """Section -> type -> model, of sections that have a type."""

@@ -93,7 +93,7 @@ class MailWriter:
         return Mail(mail_name, content, recipients, notes, copies)
 
     def mail_to_send(self, group: Sequence[DueDelivery], sent: Sent) -> Mail | None:
-        """As `write`, with what to record noted in `sent`; None if nothing is to be sent."""
+        """Write an e-mail, and note in `sent` what to record; None if nothing is to be sent."""
         try:
             mail = self.write(group)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others

@@ -96,7 +96,7 @@ pub struct ConsumerOverview {
     pub prefetch_count: u16,
     /// Its deliveries that are not acknowledged.
     pub unacknowledged: u32,
-    /// Where it is in its stream, if it reads one.
+    /// Its offset in the stream, if it reads one.
     pub progress: Option<ReaderProgress>,
 }
 
