@@ -79,7 +79,7 @@ def test_a_profile_has_its_own_rhythm_and_the_rest_of_its_owner(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (['digest = "month"'], "line 5: digest: expected"),
+        (['digest = "month"'], "line 5: profile.digest: expected"),
         (['adress = "a@b.org"'], "line 5: unknown key 'adress' in [[owner.profile]]"),
         (['weekday = "mon"'], "line 5: 'weekday' is used only with digest = \"week\""),
         (["confirm = true"], "line 5: 'confirm' needs 'to': the addresses to confirm"),
