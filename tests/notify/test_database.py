@@ -22,7 +22,8 @@ from tamis.config.pipeline import PipelineConfig
 from tamis.config.pipeline_check import check
 from tamis.errors import ConfigError, StoreError
 from tamis.notify.channels.channel import ChannelError
-from tamis.notify.channels.database import COLUMNS, DatabaseChannel, _storable
+from tamis.notify.channels.database import COLUMNS, DatabaseChannel
+from tamis.notify.channels.rows import storable
 from tamis.notify.engine import NotificationEngine
 from tamis.store import NotificationRecord, Store
 from tests.notify.conftest import Clock
@@ -122,7 +123,7 @@ def test_odd_characters_are_replaced_everywhere(record: NotificationRecord, home
 
 @given(st.text(st.characters(codec=None)))
 def test_what_is_stored_is_text_that_every_database_takes(value: str) -> None:
-    stored = _storable(value)
+    stored = storable(value)
     assert "\0" not in stored
     assert stored.encode().decode() == stored, "no half of a pair"
     if "\0" not in value and not any("\ud800" <= it <= "\udfff" for it in value):

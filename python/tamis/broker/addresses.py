@@ -16,6 +16,8 @@ from tamis.broker.limit import Limit
 
 MAILBOX_PREFIX = "amq.mailbox."
 """The prefix of the name of a mailbox's queue; the address follows."""
+SERVICE_PREFIX = "amq.service."
+"""The prefix of the name of a service's queue; its name follows."""
 IDENTITY_PROPERTY = "identity"
 """The client property (connection.start-ok) with which a client names its identity."""
 IDENTITY_BYTES_MAX = 255 - len(MAILBOX_PREFIX)

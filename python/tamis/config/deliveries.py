@@ -34,6 +34,17 @@ if TYPE_CHECKING:
 ROUTING_FIELDS = ("query", "owner", "topic")
 """The fields of a notification that can stand in a routing key."""
 
+CHATS = (
+    *("discord", "gchat", "gotify", "gotifys", "matrix", "matrixs", "mmost", "mmosts", "msteams", "ntfy", "ntfys"),
+    *("pover", "rocket", "rockets", "signal", "signals", "slack", "tgram", "workflows", "wxteams", "zulip"),
+)
+"""The services of Apprise that a chat may be, by the scheme of their addresses: people read there.
+
+Others would let an address reach files, programs or any web server from here."""
+
+_IN_THE_CLEAR = ("gotify", "matrix", "mmost", "ntfy", "rocket", "signal")
+"""The schemes without TLS if they name a server."""
+
 _THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
 
@@ -366,6 +377,74 @@ class DatabaseDelivery(_Delivery):
         return _given(self.name, self.password_env, self.password_file)
 
 
+class _Files(_Delivery):
+    folder: PathBeside
+
+    @property
+    def target(self) -> Path:
+        """As of every delivery."""
+        return self.folder
+
+
+class ParquetDelivery(_Files):
+    """A delivery of type ``parquet``: a Parquet file in `folder` for up to 500 notifications."""
+
+    type: Literal["parquet"]
+
+
+class DeltaDelivery(_Files):
+    """A delivery of type ``delta``: rows of the Delta table in `folder`."""
+
+    type: Literal["delta"]
+
+
+class ChatDelivery(_Delivery):
+    """A delivery of type ``chat``: one message per notification or digest, in a chat that Apprise knows.
+
+    Attributes:
+        url_env: the environment variable that holds the address, which is a secret.
+        url_file: the file that holds it.
+        timeout_s: for one message.
+        templates: a folder with the templates of the text, those of e-mails.
+    """
+
+    type: Literal["chat"]
+    url_env: Line | None = None
+    url_file: PathBeside | None = None
+    timeout_s: Seconds = 30.0
+    templates: TemplatesBeside | None = None
+
+    @property
+    def is_for_people(self) -> bool:
+        """As of every delivery."""
+        return True
+
+    @model_validator(mode="after")
+    def _one_address(self) -> Self:
+        _one_of(self, "url_env", "url_file")
+        if self.url_env is None and self.url_file is None:
+            raise MistakeError((), "[[delivery]] needs 'url_env' or 'url_file': where the address of the chat is")
+        return self
+
+    def address(self) -> str:
+        """Return the address, which must not be shown.
+
+        Raises:
+            ConfigError: it is not there, or is of a service that is not allowed.
+        """
+        url = _given(self.name, self.url_env, self.url_file) or ""
+        where, scheme = f"delivery '{self.name}'", url.partition("://")[0].lower()
+        if "://" not in url or scheme not in CHATS or len(url.split()) != 1:
+            raise ConfigError(f"{where}: expected the address of a chat, which begins with {', '.join(CHATS)} and ://")
+        try:
+            host = urlsplit(url).hostname or ""
+        except ValueError:
+            raise ConfigError(f"{where}: the address of the chat cannot be read") from None
+        if scheme in _IN_THE_CLEAR and "." in host and host not in _THIS_MACHINE:
+            raise ConfigError(f"{where}: {scheme}:// sends messages in the clear: expected {scheme}s://")
+        return url
+
+
 DeliveryConfig = Annotated[
     StoreDelivery
     | EmlDelivery
@@ -374,7 +453,10 @@ DeliveryConfig = Annotated[
     | WebhookDelivery
     | AmqpDelivery
     | FeedDelivery
-    | DatabaseDelivery,
+    | DatabaseDelivery
+    | ParquetDelivery
+    | DeltaDelivery
+    | ChatDelivery,
     Field(discriminator="type"),
 ]
 """A ``[[delivery]]``, by its `type`."""

@@ -13,7 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tamis.config.deliveries import AmqpDelivery, DatabaseDelivery, DeliveryConfig, SmtpDelivery, WebhookDelivery
+from tamis.config.deliveries import (
+    AmqpDelivery,
+    ChatDelivery,
+    DatabaseDelivery,
+    DeliveryConfig,
+    SmtpDelivery,
+    WebhookDelivery,
+)
 from tamis.config.errors import line_of
 from tamis.config.pipeline import PipelineConfig, TestBlock
 from tamis.config.toml_lines import TomlLocation, line_numbers
@@ -104,6 +111,7 @@ class PipelineCheck:
         broken = list(self._query_file())
         yield from broken
         yield from self._query_deliveries()
+        yield from self._query_owners()
         yield from self._adapters()
         yield from self._deliveries()
         yield from self._unsubscribe()
@@ -167,6 +175,16 @@ class PipelineCheck:
                     text = f"query '{spec.key}': no [[delivery]] is named '{name}'{hint}"
                     yield Problem(self._place_of(spec.key), spec.line, text)
 
+    def _query_owners(self) -> Iterator[Problem]:
+        """Yield the queries that name a profile which their owner does not have; others may have no block."""
+        profiles = {owner.name: [profile.name for profile in owner.profiles] for owner in self._config.owners}
+        for spec in self._queries.values():
+            owner, separator, profile = spec.owner.partition("/")
+            if separator and owner in profiles and profile not in profiles[owner]:
+                hint = did_you_mean(profile, profiles[owner])
+                text = f"query '{spec.key}': no [[owner.profile]] of '{owner}' is named '{profile}'{hint}"
+                yield Problem(self._place_of(spec.key), spec.line, text)
+
     def _adapters(self) -> Iterator[Problem]:
         from tamis.adapters.adapter import Adapter
 
@@ -187,7 +205,7 @@ class PipelineCheck:
 
     def _deliveries(self) -> Iterator[Problem]:
         for index, delivery in enumerate(self._config.deliveries):
-            if delivery.type in ("eml", "feed") and (problem := _folder_problem(delivery.folder)):
+            if delivery.type in ("eml", "feed", "parquet", "delta") and (problem := _folder_problem(delivery.folder)):
                 yield self._at(("delivery", index, "folder"), problem)
             if delivery.type == "jsonl" and (problem := _file_problem(delivery.path)):
                 yield self._at(("delivery", index, "path"), problem)
@@ -287,6 +305,8 @@ def _outside(delivery: DeliveryConfig) -> list[tuple[str, Callable[[], object]]]
             return [("secret_env", delivery.secrets), ("ca_file", delivery.tls_context)]
         case DatabaseDelivery():
             return [("password_file" if delivery.password_file else "password_env", delivery.password)]
+        case ChatDelivery():
+            return [("url_file" if delivery.url_file else "url_env", delivery.address)]
     return []
 
 
@@ -297,4 +317,11 @@ def _package(delivery: DeliveryConfig) -> str | None:
     return _PACKAGES.get(delivery.type)
 
 
-_PACKAGES = {"smtp": "aiosmtplib", "webhook": "httpx2", "amqp": "aio_pika"}
+_PACKAGES = {
+    "smtp": "aiosmtplib",
+    "webhook": "httpx2",
+    "amqp": "aio_pika",
+    "parquet": "pyarrow",
+    "delta": "deltalake",
+    "chat": "apprise",
+}

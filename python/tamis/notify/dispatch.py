@@ -109,12 +109,13 @@ class ChannelDispatcher:
         if self._planner is not None:
             self._planner.plan()
         try:
+            if stopped() or next(self._due(1), None) is None:
+                return counts
+            self._channel.open()  # before what is due is read: it may find out that some was delivered
+            is_open = True
             for due, hand_over in self._due(limit):
                 if stopped():
                     break
-                if not is_open:
-                    self._channel.open()
-                    is_open = True
                 self._try(due, hand_over, counts)
         except ChannelError as error:
             if not stopped():

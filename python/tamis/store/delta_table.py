@@ -45,6 +45,9 @@ class Table:
     Args:
         folder: of the table; it is made if it is not there.
         schema: of its rows.
+
+    Raises:
+        StoreError: it cannot be made or opened, or a table that is there has no such columns.
     """
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
@@ -52,6 +55,11 @@ class Table:
         with self._explained():
             folder.mkdir(parents=True, exist_ok=True)
             self._table = DeltaTable.create(str(folder), schema, mode="ignore")
+            if missing := set(schema.names) - {field.name for field in self._table.schema().fields}:
+                raise StoreError(
+                    f"{folder}: the Delta table is another program's: it has no column '{min(missing)}'; give another "
+                    "folder"
+                )
             # What tasks of killed runs have left; a week old, so that nobody can be writing it.
             self._table.vacuum(dry_run=False, full=True)
 

@@ -18,7 +18,7 @@ from sqlalchemy.pool import NullPool
 
 from tamis.config.deliveries import DatabaseDelivery
 from tamis.notify.channels.channel import ChannelError, Sent
-from tamis.notify.channels.jsonl import as_json
+from tamis.notify.channels.rows import Row, rows_of
 from tamis.notify.channels.waiting import Waiting
 from tamis.store import DueDelivery
 
@@ -29,8 +29,6 @@ _GRACE_S = 5.0  # the database's own error, if it comes, says more than ours
 _CONNECT_TIMEOUT_S_MIN = 2  # libpq takes a smaller one for this
 _Json = JSON().with_variant(postgresql.JSONB(), "postgresql")
 _Time = String().with_variant(DateTime(timezone=True), "postgresql")
-
-Row = Mapping[str, Any]
 
 
 class DatabaseChannel:
@@ -62,12 +60,8 @@ class DatabaseChannel:
             ChannelTimeoutError: the database took longer than `timeout_s`.
             ChannelError: it cannot be reached, or has no such table.
         """
-        sent, rows = Sent(), {}
-        for delivery in due:
-            try:
-                rows[delivery.delivery_id] = _row(delivery)
-            except Exception as error:  # noqa: BLE001 - one message must not stop the others
-                sent.failures[delivery.delivery_id] = f"cannot be written as a row: {error}"
+        rows, failures = rows_of(due)
+        sent = Sent(failures)
         try:
             self._waiting.run(lambda: self._insert(rows, sent), self._config.timeout_s + _GRACE_S, self._where)
         except exc.SQLAlchemyError as error:
@@ -168,20 +162,6 @@ def _engine(config: DatabaseDelivery) -> Engine:
 
 def _names(table: Table) -> list[str]:
     return [column.name for column in COLUMNS if column.name in table.c]
-
-
-def _row(delivery: DueDelivery) -> Row:
-    values = as_json(delivery.notification) | {"owner": delivery.owner}
-    return {name: _storable(value) for name, value in values.items()}
-
-
-def _storable(value: Any) -> Any:
-    """Return the value with U+FFFD for what not every database can keep: NUL, and halves of surrogate pairs."""
-    if isinstance(value, str):
-        return value.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {_storable(name): _storable(one) for name, one in value.items()}
-    return [_storable(one) for one in value] if isinstance(value, list) else value
 
 
 def _fit(value: Any, column: Column[Any]) -> Any:
