@@ -174,7 +174,7 @@ def _is_local(spark: SparkSession) -> bool:
     """Whether Spark's tasks run in processes of this machine."""
     from pyspark.sql.utils import is_remote
 
-    return not is_remote() and spark.sparkContext.master.partition("[")[0] == "local"
+    return not is_remote() and str(spark.sparkContext.master).partition("[")[0] == "local"
 
 
 def _examine(name: str, source: Source) -> AdapterHealth:

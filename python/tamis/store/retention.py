@@ -72,7 +72,6 @@ class Retention(Database):
                 _forget(connection, ids)
             return len(ids) + _delete_letters(connection, before)
 
-
     def prune_history(self, before: datetime) -> int:
         """Delete a piece of what only tells of the past: at most 500 rows of each kind. Totals stay as they are.
 
@@ -142,7 +141,7 @@ def _delete_letters(connection: Connection, before: datetime) -> int:
     return len(keys)
 
 
-def _old_batches(connection: Connection, before: datetime) -> Sequence[Row[Any]]:
+def _old_batches(connection: Connection, before: datetime) -> Sequence[Row[*tuple[Any, ...]]]:
     b, later = batches.c, batches.alias()
     of_stream = select(func.max(later.c.batch_id)).where(later.c.stream == b.stream, later.c.done == 1)
     last = of_stream.correlate(batches).scalar_subquery()
@@ -153,7 +152,7 @@ def _old_batches(connection: Connection, before: datetime) -> Sequence[Row[Any]]
     return connection.execute(old.limit(_PIECE)).all()
 
 
-def _count_pruned(connection: Connection, rows: Sequence[Row[Any]]) -> None:
+def _count_pruned(connection: Connection, rows: Sequence[Row[*tuple[Any, ...]]]) -> None:
     """Add the counts of batches that go to a row of their stream that stays."""
     b, now = batches.c, datetime.now(UTC)
     for row in rows:
@@ -173,7 +172,7 @@ def _of_no_notification() -> ColumnElement[bool]:
 
 def _old_versions(
     connection: Connection, before: datetime, table: Table, *conditions: ColumnElement[bool]
-) -> Sequence[Row[Any]]:
+) -> Sequence[Row[*tuple[Any, ...]]]:
     """The keys and versions of a table of versions that are not needed."""
     key, version = list(table.primary_key)
     other = table.alias()
@@ -184,13 +183,14 @@ def _old_versions(
     return connection.execute(statement.limit(_PIECE)).all()
 
 
-def _old_revisions(connection: Connection, before: datetime) -> Sequence[Row[Any]]:
+def _old_revisions(connection: Connection, before: datetime) -> Sequence[Row[*tuple[Any, ...]]]:
     r = revisions.c.revision
     used = union_all(
         *(select(table.c[name]) for table in (query_versions, hierarchy_versions) for name in _SPAN),
         select(batches.c.revision).where(batches.c.done == 0),
     ).subquery()
-    named = select(list(used.c)[0]).where(list(used.c)[0].is_not(None))
+    (column,) = used.c
+    named = select(column).where(column.is_not(None))
     newest = select(func.max(revisions.alias().c.revision)).scalar_subquery()
     old = select(r).where(revisions.c.created_at < before, r < newest, r.not_in(named))
     return connection.execute(old.limit(_PIECE)).all()
@@ -203,7 +203,7 @@ def _first_needed() -> ScalarSelect[int]:
     return select(func.coalesce(unfinished, newest)).scalar_subquery()
 
 
-def _delete_rows(connection: Connection, table: Table, rows: Sequence[Row[Any]]) -> None:
+def _delete_rows(connection: Connection, table: Table, rows: Sequence[Row[*tuple[Any, ...]]]) -> None:
     """Delete rows by their primary keys."""
     keys = list(table.primary_key)
     for row in rows:

@@ -39,11 +39,9 @@ class PostgresSink:
                 return self._write(batch, frame, snapshot, staging)
             except (PySparkException, StoreLostError) as error:
                 if isinstance(error, PySparkException) and _LOST not in str(error):
-                    if _STORE in str(error):
-                        raise StoreError(reason(error)) from error
-                    raise
-                reason = str(error) if isinstance(error, StoreError) else f"{self._store.path}: a task lost the server"
-                _log.warning("%s; the batch is written again (try %d)", reason, attempt)
+                    raise _told(error) from error
+                what = str(error) if isinstance(error, StoreError) else f"{self._store.path}: a task lost the server"
+                _log.warning("%s; the batch is written again (try %d)", what, attempt)
                 lost = error
             finally:
                 self._drop(staging)
@@ -73,3 +71,8 @@ class PostgresSink:
             self._store.drop_staging(staging)
         except StoreError as error:
             _log.warning("%s; the next run drops its staging tables", error)
+
+
+def _told(error: PySparkException) -> Exception:
+    """What a task could not write, as the store's error; another error as it is."""
+    return StoreError(reason(error)) if _STORE in str(error) else error
