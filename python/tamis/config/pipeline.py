@@ -42,7 +42,7 @@ from tamis.config.deliveries import (
 from tamis.config.errors import MistakeError
 from tamis.config.fields import PATTERNS, Days, Milliseconds, Name, PathBeside, PlaceBeside, Section
 from tamis.config.hierarchies import HierarchyConfig
-from tamis.config.owners import OwnerConfig
+from tamis.config.owners import OwnerConfig, ProfileConfig
 from tamis.config.toml_lines import TomlLocation, line_numbers
 from tamis.config.unsubscribe import UnsubscribeSection
 from tamis.errors import ConfigError, short
@@ -119,6 +119,11 @@ class PipelineConfig(Section):
     def store_path(self) -> Place:
         """Return the address of the store."""
         return self.pipeline.store
+
+    @property
+    def people(self) -> tuple[OwnerConfig, ...]:
+        """The owners, and each of their profiles as an owner ``name/profile``."""
+        return tuple(one for owner in self.owners for one in owner.with_profiles())
 
     @property
     def default_deliveries(self) -> tuple[str, ...]:
@@ -220,7 +225,7 @@ class PipelineConfig(Section):
     @model_validator(mode="after")
     def _links_can_be_answered(self) -> Self:
         for index, owner in enumerate(self.owners):
-            if owner.confirm and self.unsubscribe is None:
+            if any(it.confirm for it in owner.with_profiles()) and self.unsubscribe is None:
                 raise MistakeError(
                     ("owner", index, "confirm"), "'confirm' needs [unsubscribe], where links are answered"
                 )
@@ -320,12 +325,18 @@ def _location(loc: tuple[str | int, ...]) -> tuple[TomlLocation, type[BaseModel]
     tagged = _TAGGED.get(str(loc[0]), {}) if len(loc) > 2 else {}
     if model := tagged.get(str(loc[2]) if tagged else ""):
         return (*loc[:2], *loc[3:]), model
+    if _is_profile(loc):
+        return loc, ProfileConfig
     return loc, _MODELS.get(str(loc[0])) if loc else None
+
+
+def _is_profile(location: TomlLocation) -> bool:
+    return len(location) > 3 and (location[0], location[2]) == ("owner", "profile")
 
 
 def _mistake(details: ErrorDetails, location: TomlLocation, model: type[BaseModel] | None) -> str:
     kind, name = details["type"], location[-1] if location else ""
-    within = _table(location[:1])
+    within = "[[owner.profile]]" if _is_profile(location) else _table(location[:1])
     if kind == "extra_forbidden":
         if location[0] == "adapter" and (types := types_with(str(name))):
             *others, last = (f"'{one}'" for one in types)

@@ -111,6 +111,7 @@ class PipelineCheck:
         broken = list(self._query_file())
         yield from broken
         yield from self._query_deliveries()
+        yield from self._query_owners()
         yield from self._adapters()
         yield from self._deliveries()
         yield from self._unsubscribe()
@@ -173,6 +174,16 @@ class PipelineCheck:
                     hint = did_you_mean(name, known)
                     text = f"query '{spec.key}': no [[delivery]] is named '{name}'{hint}"
                     yield Problem(self._place_of(spec.key), spec.line, text)
+
+    def _query_owners(self) -> Iterator[Problem]:
+        """Yield the queries that name a profile which their owner does not have; others may have no block."""
+        profiles = {owner.name: [profile.name for profile in owner.profiles] for owner in self._config.owners}
+        for spec in self._queries.values():
+            owner, separator, profile = spec.owner.partition("/")
+            if separator and owner in profiles and profile not in profiles[owner]:
+                hint = did_you_mean(profile, profiles[owner])
+                text = f"query '{spec.key}': no [[owner.profile]] of '{owner}' is named '{profile}'{hint}"
+                yield Problem(self._place_of(spec.key), spec.line, text)
 
     def _adapters(self) -> Iterator[Problem]:
         from tamis.adapters.adapter import Adapter

@@ -188,7 +188,7 @@ class _Run:
         self._snapshots = Snapshots(store, config.pipeline.work, functools.partial(ship, spark))
         links = Links(it.url, it.secret()) if (it := config.unsubscribe) else None
         engine = NotificationEngine(
-            store, config.deliveries, keep=config.pipeline.keep, owners=config.owners, links=links
+            store, config.deliveries, keep=config.pipeline.keep, owners=config.people, links=links
         )
         self._unsubscribe = HttpThread(application(links, store), *it.address) if it and links else None
         self._deliveries = DeliveryThreads(engine.dispatchers, self._tally)

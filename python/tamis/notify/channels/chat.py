@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import apprise
 
 from tamis.config.deliveries import ChatDelivery
-from tamis.config.owners import OwnerConfig
+from tamis.config.owners import OwnerConfig, find_owner
 from tamis.errors import ConfigError
 from tamis.notify.channels.channel import ChannelError, Sent
 from tamis.notify.channels.waiting import Waiting
@@ -79,7 +79,7 @@ class ChatChannel:
         """Do nothing: Apprise keeps no connection."""
 
     def _send(self, due: Sequence[DueDelivery], sent: Sent) -> None:
-        owner, config = self._owners.get(due[0].owner), self._config
+        owner, config = find_owner(self._owners, due[0].owner), self._config
         templates = owner.templates if owner is not None and owner.templates else config.templates
         recipient = Recipient(due[0].owner, owner.time_zone if owner is not None else "UTC", templates)
         try:
