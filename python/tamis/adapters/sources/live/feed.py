@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -97,7 +97,7 @@ class FeedSource(LiveSource):
     def _look_at(self, spool: Spool, url: str, is_only: bool) -> LookError | None:
         """Ask one feed, and keep its new items and its state; return why it failed, if it did."""
         name = f"feed {url}"
-        state: dict[str, Any] = spool.state(name) or {"known": [url], "failures": 0, "until": 0.0, "reason": None}
+        state: dict[str, Any] = spool.state(name) or _state([url], was_read=False)
         if not is_only and self._clock() < state["until"]:
             return LookError(state["reason"])
         try:
@@ -108,11 +108,11 @@ class FeedSource(LiveSource):
                 self._note_failure(spool, name, state, url, error)
             return error
         with spool.transaction():
-            if spool.state(name) is None and self.options.starting_offset == "next":
+            if not state.get("was_read", True) and self.options.starting_offset == "next":
                 spool.remember(item.key for item in items)
             else:
                 spool.add(reversed(items))  # feeds begin with the newest
-            spool.set_state(name, {"known": list(known), "failures": 0, "until": 0.0, "reason": None})
+            spool.set_state(name, _state(known))
         return None
 
     def _note_failure(self, spool: Spool, name: str, state: dict[str, Any], url: str, error: LookError) -> None:
@@ -159,3 +159,8 @@ class FeedSource(LiveSource):
         if password is None:
             return None
         return "Basic " + base64.b64encode(f"{options.user}:{password}".encode()).decode("ascii")
+
+
+def _state(known: Iterable[Any], was_read: bool = True) -> dict[str, Any]:
+    """What is kept of a feed that has not failed; those that it had when it was first read may be old."""
+    return {"known": list(known), "failures": 0, "until": 0.0, "reason": None, "was_read": was_read}
