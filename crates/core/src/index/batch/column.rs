@@ -12,6 +12,7 @@ use arrow_array::types::{
 use arrow_array::{Array, GenericListArray, GenericListViewArray, OffsetSizeTrait, StructArray};
 use arrow_schema::{DataType, TimeUnit};
 
+use super::variant;
 use crate::message::{NESTING_MAX, Properties, Value};
 
 /// Decodes the value of a row, or says what is wrong with it.
@@ -29,6 +30,9 @@ const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 pub fn value_decoder(array: &dyn Array, depth: usize) -> Result<ValueDecoder<'_>, String> {
     if depth > NESTING_MAX {
         return Err(format!("expected nesting of at most {NESTING_MAX}"));
+    }
+    if let Some(decode) = variant::value_decoder(array) {
+        return Ok(decode);
     }
     let decode = present_decoder(array, depth)?;
     Ok(match array.null_count() {

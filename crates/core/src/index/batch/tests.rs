@@ -260,13 +260,29 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal")).collect()
 }
 
-#[test]
-fn a_variant_of_spark_is_properties() {
+/// A column of one variant, as Spark makes it.
+fn variant_column() -> StructArray {
     let column = |name, hex| {
         let array: ArrayRef = Arc::new(BinaryArray::from(vec![bytes(hex).as_slice()]));
         (Arc::new(Field::new(name, DataType::Binary, false)), array)
     };
-    let variant = StructArray::from(vec![column("value", VALUE), column("metadata", METADATA)]);
+    StructArray::from(vec![column("value", VALUE), column("metadata", METADATA)])
+}
+
+#[test]
+fn a_variant_beside_other_columns_is_a_property() {
+    let field = Arc::new(Field::new("v", variant_column().data_type().clone(), false));
+    let nested: ArrayRef = Arc::new(StructArray::from(vec![(field, Arc::new(variant_column()) as ArrayRef)]));
+    let one: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    let engine = engine(&["v.a = 1 AND n = 1", "v.c.price = 12.75", "s.v.a = 1", "v.value IS NULL", "a IS NULL"]);
+    let columns = vec![("v", Arc::new(variant_column()) as ArrayRef), ("n", one), ("s", nested)];
+    let matched = engine.match_batch(&batch(columns), 1).expect("readable");
+    assert_eq!(rows(&matched), [[0, 1, 2, 3, 4]]);
+}
+
+#[test]
+fn a_variant_of_spark_is_properties() {
+    let variant = variant_column();
     let engine = engine(&[
         "a = 1",
         "b = 'text' AND b",

@@ -139,7 +139,7 @@ fn field_value(text: &str) -> Option<Value> {
     Some(number.map_or_else(|| Value::Text(text.into()), Value::Float))
 }
 
-/// The part of a message before a colon, the byte at which the rest starts, and the rest.
+/// The part of a message before a colon, the byte at which the rest starts, and the rest. Blanks at the end belong to it.
 fn on_and_pattern(text: &str) -> (Reference, usize, &str) {
     let is_name = |name: &str| {
         name.starts_with(|first: char| first.is_alphabetic() || first == '_')
@@ -147,7 +147,7 @@ fn on_and_pattern(text: &str) -> (Reference, usize, &str) {
     };
     match text.split_once(':') {
         Some((on, pattern)) if is_name(on.trim()) => {
-            let pattern = pattern.trim();
+            let pattern = pattern.trim_start();
             (Reference::part(on.trim()), start_in(text, pattern), pattern)
         }
         _ => (Reference::Topic, 0, text),
@@ -198,6 +198,14 @@ mod tests {
             ("", Value::Text("".into())),
         ] {
             assert_eq!(field_value(text), Some(value), "{text}");
+        }
+    }
+
+    #[test]
+    fn blanks_at_the_end_of_a_pattern_count() {
+        for (text, wanted) in [("subject: Re: ", (9, "Re: ")), ("Re: ", (4, "")), ("a.b ", (0, "a.b "))] {
+            let (_, start, pattern) = on_and_pattern(text);
+            assert_eq!((start, pattern), wanted, "{text}");
         }
     }
 
