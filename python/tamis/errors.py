@@ -61,6 +61,10 @@ class NotAllowedError(StoreError):
     """An owner may not change a query of another owner; the text says whose it is."""
 
 
+class StoreBusyError(StoreError):
+    """Another process has held the store for longer than a writer waits. Nothing was changed; try again later."""
+
+
 class StoreLostError(StoreError):
     """The server of a store went away while it was used. What was not committed does not count; it may come back."""
 

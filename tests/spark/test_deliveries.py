@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tamis.config.deliveries import JsonlDelivery, SmtpDelivery
-from tamis.errors import StoreError
+from tamis.errors import StoreBusyError, StoreError
 from tamis.notify.dispatch import DeliveryCounts
 from tamis.notify.engine import NotificationEngine
 from tamis.spark.deliveries import GRACE_S, DeliveryThreads
@@ -137,6 +137,24 @@ def test_a_stop_comes_between_two_notifications() -> None:
     _until(lambda: slow.delivered > 0)
     threads.close(drain=False, stop=threading.Event())
     assert slow.delivered < 400, "a call of 500 would go on for 25 s"
+
+
+def test_a_busy_store_is_tried_again(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    due, calls = Store.due_deliveries, []
+
+    def busy_at_first(*arguments: object) -> object:
+        calls.append(arguments)
+        if len(calls) <= 4:
+            raise StoreBusyError("another process has held the store")
+        return due(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Store, "due_deliveries", busy_at_first)
+    threads = _threads(store, tmp_path, 1)
+    threads.start()
+    _until(lambda: "another process has held the store" in threads.troubles.values())
+    _until(lambda: len(calls) > 4)
+    threads.close(drain=True, stop=threading.Event())
+    assert threads.failure is None
 
 
 def test_what_ends_one_thread_is_told(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

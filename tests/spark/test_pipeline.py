@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
@@ -24,7 +24,7 @@ import tamis
 from tamis.adapters.mail.message import MailError
 from tamis.adapters.rows import digest_of
 from tamis.adapters.sources.mbox import unescape
-from tamis.errors import ConfigError, StoreError, TamisError
+from tamis.errors import ConfigError, StoreBusyError, StoreError, TamisError
 from tamis.spark import Pipeline, Progress
 from tamis.store import BatchCounts, BatchResult, Store
 from tests.free_port import free_port
@@ -345,6 +345,26 @@ def test_a_store_that_cannot_be_written_ends_the_run_and_the_next_one_goes_on(wo
     with FullDisk.open(workshop.store.path) as store, pytest.raises(StoreError, match="^the disk is full$"):
         workshop.run(store)
     assert workshop.run().notifications == 3
+
+
+def test_a_store_that_another_process_holds_ends_no_run(workshop: Workshop) -> None:
+    class Busy(Store):
+        calls = 0
+
+        def commit_batch(self, *arguments: Any, **options: Any) -> BatchCounts:
+            self.calls += 1
+            if self.calls == 1:
+                raise StoreBusyError("another process has held the store for 30 s")
+            return super().commit_batch(*arguments, **options)
+
+    write_lines(workshop.folder / "in.jsonl", range(3))
+    workshop.adapter("lines", "jsonl", workshop.folder / "in.jsonl")
+    workshop.store.add_query(tamis.QuerySpec("all", "n >= 0"))
+    with Busy.open(workshop.store.path) as store:
+        summary = workshop.run(store)
+        assert store.calls == 2
+    assert (summary.notifications, summary.failed) == (3, {})
+    assert "held the store" in workshop.store.adapter_errors("lines")[0].error
 
 
 def test_a_snapshot_that_cannot_be_written_is_told(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from tamis.adapters.rows import Row
-from tamis.errors import StoreError
+from tamis.errors import StoreBusyError, StoreError
 from tamis.query import QuerySpec
 from tamis.store import MessageRow, NotificationRecord, Store
 from tamis.store.models import SCHEMA_VERSION, messages, metadata
@@ -247,7 +247,7 @@ def test_a_store_held_by_another_process_is_one_sentence(tmp_path: Path, monkeyp
     with Store.open(tmp_path / "s.sqlite") as store:
         holder = sqlite3.connect(store.path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="another process has held the store"):
+        with pytest.raises(StoreBusyError, match="another process has held the store"):
             store.add_query(QuerySpec("k", "a = 1"))
         holder.execute("ROLLBACK")
         holder.close()

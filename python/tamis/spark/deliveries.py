@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterable
 
+from tamis.errors import StoreBusyError
 from tamis.notify.dispatch import Dispatcher
 from tamis.spark.progress import RunTally
 
@@ -100,7 +101,11 @@ class _DeliveryThread(threading.Thread):
 
     def _drain(self) -> None:
         while not self._abandon.is_set():
-            counts = self.dispatcher.deliver(LIMIT, self._abandon.is_set)
+            try:
+                counts = self.dispatcher.deliver(LIMIT, self._abandon.is_set)
+            except StoreBusyError as error:
+                self.troubles = {self.dispatcher.name: str(error)}
+                return
             self.troubles = dict(counts.troubles)
             self._tally.add_deliveries(counts.delivered, counts.dead)
             if counts.tried == 0:

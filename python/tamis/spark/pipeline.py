@@ -7,6 +7,7 @@ again unchanged."""
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import signal
 import threading
@@ -22,7 +23,7 @@ from tamis.adapters.adapter import Adapter
 from tamis.adapters.http_thread import HttpThread
 from tamis.adapters.manager import LOOK_INTERVAL_S, AdapterManager
 from tamis.config.apply import apply_config
-from tamis.errors import TamisError
+from tamis.errors import StoreBusyError, TamisError
 from tamis.notify.engine import NotificationEngine
 from tamis.notify.unsubscribe import Links, application
 from tamis.spark.batch import process_batch
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 PROGRESS_INTERVAL_S = 0.2
 """Minimum time between two reports of progress."""
+
+_log = logging.getLogger("tamis.spark")
 
 OnProgress = Callable[[Progress], None]
 
@@ -234,9 +237,15 @@ class _Run:
         if failure := self._fatal or self._deliveries.failure:
             raise failure
         if time.monotonic() >= self._look_at:
-            self._manager.look()
+            self._manage()
             self._look_at = time.monotonic() + LOOK_INTERVAL_S
         return not self._once or not self._manager.is_done()
+
+    def _manage(self) -> None:
+        try:
+            self._manager.look()
+        except StoreBusyError as error:
+            _log.warning("%s; the adapters go on", error)
 
     def close(self, *, drain: bool, stop: threading.Event) -> None:
         """Stop the adapters, each between two batches, then the deliveries; with `drain` after everything due.
@@ -290,6 +299,8 @@ class _Run:
             self._store.report_adapter(
                 adapter, "running", error=report.unpublished, read_count=report.read, dead_count=report.dead
             )
+        except StoreBusyError:
+            raise  # the adapter fails with the reason, and the batch is tried again later
         except (TamisError, OSError) as error:
             self._fatal = error  # not the adapter's fault: it would only fail again
             raise

@@ -14,7 +14,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Connection, Engine, create_engine, event, exc
 
-from tamis.errors import StoreError, StoreLostError
+from tamis.errors import StoreBusyError, StoreError, StoreLostError
 from tamis.store.models import SCHEMA_VERSION, metadata
 from tamis.store_place import ServerUrl
 
@@ -85,7 +85,9 @@ class PostgresServer:
         """An error that explains to a user in one sentence what is wrong, and what to do."""
         if isinstance(error, exc.DatabaseError) and error.connection_invalidated:
             return StoreLostError(f"{self._url}: the server went away: {_first_line(error.orig)}")
-        return StoreError(explain(self._url.text, error.orig if isinstance(error, exc.DatabaseError) else error))
+        cause = error.orig if isinstance(error, exc.DatabaseError) else error
+        kind = StoreBusyError if getattr(cause, "sqlstate", None) == _LOCKED else StoreError
+        return kind(explain(self._url.text, cause))
 
 
 def connect(conninfo: str, wait_s: float) -> psycopg.Connection[Any]:
@@ -143,6 +145,7 @@ def explain(url: str, error: BaseException | None) -> str:
     return f"{url}: the store failed: {text}"
 
 
+_LOCKED = "55P03"  # a lock was not had in time
 _NONE_LEFT = "the server has no connection left; raise its max_connections, or end others"
 _ADVICE = (
     ("password authentication failed", "wrong user or password: give it in PGPASSWORD or in ~/.pgpass"),
@@ -150,7 +153,7 @@ _ADVICE = (
     ("does not exist", "the database, role or table is not there; make it with createdb or createuser"),
     ("42501", "this user lacks a right: let it own the schema, or grant it USAGE and CREATE on it"),
     ("42P01", "a table of the store is gone; restore it from a backup, or give another database"),
-    ("55P03", f"another process has held the store for {WAIT_S:g} s; end it, then start again"),
+    (_LOCKED, f"another process has held the store for {WAIT_S:g} s; end it, then start again"),
     ("53100", "the server's disk is full; make room and start again: nothing half-written is left behind"),
     ("53300", _NONE_LEFT),
     ("too many", _NONE_LEFT),

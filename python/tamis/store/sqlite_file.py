@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc
 
-from tamis.errors import StoreError
+from tamis.errors import StoreBusyError, StoreError
 from tamis.store.models import SCHEMA_VERSION
 
 BUSY_TIMEOUT_MS = 30_000
@@ -74,7 +74,8 @@ class SqliteFile:
 
     def explain(self, error: exc.DatabaseError | sqlite3.DatabaseError) -> StoreError:
         """An error that explains to a user in one sentence what is wrong, and what to do."""
-        return StoreError(explain(self._path, error))
+        kind = StoreBusyError if _is_busy(error) else StoreError
+        return kind(explain(self._path, error))
 
 
 def check_path(path: Path, create: bool) -> None:
@@ -187,11 +188,16 @@ _ADVICE = (
 )
 
 
+def _is_busy(error: exc.DatabaseError | sqlite3.DatabaseError) -> bool:
+    cause = error.orig if isinstance(error, exc.DatabaseError) else error
+    return "locked" in str(cause).lower()
+
+
 def explain(path: Path, error: exc.DatabaseError | sqlite3.DatabaseError) -> str:
     """Explain to a user in one sentence what is wrong with the store at `path`, and what to do."""
     cause = error.orig if isinstance(error, exc.DatabaseError) else error
     text = str(cause).lower()
-    if "locked" in text:
+    if _is_busy(error):
         return f"{path}: another process has held the store for {BUSY_TIMEOUT_MS / 1000:g} s; end it, then start again"
     for sign, advice in _ADVICE:
         if sign in text:
