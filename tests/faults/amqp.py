@@ -320,6 +320,7 @@ class Consumer(threading.Thread):
 
     Args:
         ack_every: the number of messages after which it acknowledges, or rejects if it `rejects`; 0: never.
+        identity: the identity with which it connects; "": none.
     """
 
     def __init__(
@@ -332,9 +333,10 @@ class Consumer(threading.Thread):
         ack_every: int = 10,
         rejects: bool = False,
         no_ack: bool = False,
+        identity: str = "",
     ) -> None:
         super().__init__(daemon=True)
-        self._client = Client(port)
+        self._client = Client(port, identity=identity)
         self._client.call(commands.Basic.Qos(prefetch_count=prefetch), "Basic.QosOk")
         self._client.send(commands.Basic.Consume(queue=queue, no_ack=no_ack))
         self._ledger, self._ack_every, self._rejects = ledger, ack_every, rejects
