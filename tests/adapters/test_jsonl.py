@@ -22,7 +22,7 @@ def rows_of(tmp_path: Path, content: bytes, **options: Any) -> list[Any]:
 
 
 def test_a_line_is_a_message_and_its_members_are_properties(tmp_path: Path) -> None:
-    first, second = rows_of(tmp_path, b'{"price": 1.50, "tags": ["a"]}\n\n{"b": null}\n', topic="ticks")
+    first, second = rows_of(tmp_path, b'{"price": 1.50, "tags": ["a"]}\n\n{"b": null}\n', topic="ticks", xml=True)
     assert (first.properties, first.topic, first.body, first.signature) == (
         '{"price":1.5,"tags":["a"]}',
         "ticks",

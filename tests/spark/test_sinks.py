@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tamis import Engine, QuerySpec
+from tamis.errors import TamisError
 from tamis.spark.matching.worker import match_ids_timed
 from tamis.store import Store
 
@@ -32,6 +34,44 @@ def test_a_row_that_cannot_be_read_keeps_no_other_from_matching(tmp_path: Path, 
     errors = found.field("error").to_pylist()
     assert "expected an object" in errors.pop(1)
     assert set(errors) == {None}
+
+
+@pytest.mark.spark
+def test_only_what_queries_ask_for_goes_to_python(tmp_path: Path, spark: SparkSession) -> None:
+    from tamis.spark.sinks.sink import Matching
+    from tamis.spark.snapshots import Snapshots
+
+    struct = ROWS.replace("properties string", "properties struct<price: bigint, size: bigint>")
+    with Store.open(tmp_path / "s.sqlite") as store:
+        snapshots = Snapshots(store, tmp_path / "work")
+        for text, asked in (("price > 1", {"price"}), ("price > 1 AND CONTAINS(body, 'frost')", {"price", "body"})):
+            store.add_query(QuerySpec("q", text))
+            with snapshots.at(store.revision()) as snapshot:
+                rows = Matching(spark.createDataFrame([], struct), snapshot, None).rows
+                plan = rows._jdf.queryExecution().optimizedPlan().toString()  # type: ignore[operator]
+            (call,) = set(
+                re.findall(r"ArrowEvalPython \[matched\((.*?)\)#\d+ AS|ArrowEvalPython \[matched\((.*?)\)#", plan)
+            )
+            inputs = "".join(call)
+            assert {name for name in ("price", "size", "body", "topic") if re.search(rf"\b{name}\b", inputs)} == asked
+
+
+@pytest.mark.spark
+def test_names_of_parts_count_as_those_of_spark_do(spark: SparkSession) -> None:
+    from tamis.spark.matching.columns import message_columns
+
+    frame = spark.createDataFrame([("t", "b", 1)], "Topic string, BODY string, Price int")
+    assert list(message_columns(frame)) == ["topic", "body", "Price"]
+    row = frame.select(*(column.alias(name) for name, column in message_columns(frame).items())).first()
+    assert row is not None
+    assert row.asDict() == {"topic": "t", "body": "b", "Price": 1}
+    with pytest.raises(TamisError, match="columns 'body' and 'Body'"):
+        message_columns(spark.createDataFrame([("a", "b")], "body string, Body string"))
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        assert list(message_columns(frame)) == ["Topic", "BODY", "Price"]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
 
 
 @pytest.mark.spark

@@ -38,6 +38,7 @@ class FeedOptions(LiveOptions):
         password_env: the environment variable with the password.
         password_file: a file with the password.
         token_env: the environment variable with a bearer token.
+        token_file: a file with a bearer token.
     """
 
     url: str = option("", required="the address of a feed, as in https://example.org/feed.xml")
@@ -48,6 +49,7 @@ class FeedOptions(LiveOptions):
     password_env: str | None = option(None)
     password_file: str | None = option(None, is_path=True)
     token_env: str | None = option(None)
+    token_file: str | None = option(None, is_path=True)
 
 
 class FeedSource(LiveSource):
@@ -91,7 +93,8 @@ class FeedSource(LiveSource):
         body = members.pop("body")
         times = {name: members[name] and datetime.fromisoformat(members[name]) for name in ("date", "updated")}
         properties = members | times | {"source": self.options.source or members["source"]}
-        xml, signature = to_xml(properties, body), signature_of(body, self.signature_stop_words)
+        xml = to_xml(properties, body) if self.options.xml else None
+        signature = signature_of(body, self.signature_stop_words)
         return Row(item.place, 0, digest_of(item.content), topic, properties, body, xml, signature, identity=item.key)
 
     def _look_at(self, spool: Spool, url: str, is_only: bool) -> LookError | None:
@@ -150,10 +153,10 @@ class FeedSource(LiveSource):
 
     def _authorization(self) -> str | None:
         options = self.options
-        token = secret(options.token_env, None, "token")
+        token = secret(options.token_env, options.token_file, "token")
         password = secret(options.password_env, options.password_file, "password")
         if (options.user is None) != (password is None) or (token and password):
-            raise AdapterError("expected user with password_env or password_file; or token_env alone")
+            raise AdapterError("expected user with password_env or password_file; or token_env or token_file alone")
         if token:
             return f"Bearer {token}"
         if password is None:

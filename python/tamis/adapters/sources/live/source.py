@@ -227,10 +227,11 @@ class LiveSource(Source):
     def row_of(self, item: Item, topic: str) -> Row:
         """The row of a message that has no error: JSON, or mail if the class's properties are a table."""
         if self.properties == "json":
-            options = self.options if isinstance(self.options, JsonRowOptions) else JsonRowOptions()
+            options = self.options if isinstance(self.options, JsonRowOptions) else JsonRowOptions(xml=self.options.xml)
             return json_row(item.content, item.place, 0, topic, options, self.signature_stop_words, identity=item.key)
         source = self.options.source or self.options.topic
-        return mail_row(item.content, item.place, 0, topic=topic, source=source, stop_words=self.signature_stop_words)
+        words, xml = self.signature_stop_words, self.options.xml
+        return mail_row(item.content, item.place, 0, topic=topic, source=source, stop_words=words, xml=xml)
 
     def _look_if_due(self, spool: Spool) -> AdapterError | None:
         """Look if it is time; return why the last look failed, if it did."""
