@@ -115,8 +115,8 @@ class Paths:
         self.ledgers = {place: replace(self._published[id(way)], delivered=[]) for way in WAYS for place in way.places}
 
     def start(self, port: int, name: str, size: int) -> list[Publisher | Consumer | StreamReader]:
-        """Start a publisher for each way, and those who take: of a queue, of one whose messages they reject, of a mailbox
-        and of a service, and a named reader of the stream."""
+        """Start a publisher for each way, and those who take: of a queue, of one whose messages they reject, of a
+        mailbox and of a service, and a named reader of the stream."""
         declare(port)
         publishers = [
             Publisher(
