@@ -19,6 +19,8 @@ from pamqp import constants as frame_kinds
 from pamqp.body import ContentBody
 
 READ_BYTES = 1 << 16
+BODY_FRAME_BYTES = (128 << 10) - 8
+"""The body in one frame, as the broker offers it."""
 PAD = "."
 _DELIVER = b"\x00\x3c\x00\x3c"
 
@@ -38,10 +40,11 @@ def _refuse_close(value: Any) -> None:
 
 def marshal(exchange: str, key: str, body: bytes, **properties: Any) -> bytes:
     """Return the frames of a message on channel 1."""
+    pieces = (body[start : start + BODY_FRAME_BYTES] for start in range(0, len(body), BODY_FRAME_BYTES))
     return (
         frame.marshal(commands.Basic.Publish(exchange=exchange, routing_key=key), 1)
         + frame.marshal(header.ContentHeader(0, len(body), commands.Basic.Properties(**properties)), 1)
-        + (frame.marshal(ContentBody(body), 1) if body else b"")
+        + b"".join(frame.marshal(ContentBody(piece), 1) for piece in pieces)
     )
 
 
@@ -320,6 +323,7 @@ class Consumer(threading.Thread):
 
     Args:
         ack_every: the number of messages after which it acknowledges, or rejects if it `rejects`; 0: never.
+        identity: the identity with which it connects; "": none.
     """
 
     def __init__(
@@ -332,9 +336,10 @@ class Consumer(threading.Thread):
         ack_every: int = 10,
         rejects: bool = False,
         no_ack: bool = False,
+        identity: str = "",
     ) -> None:
         super().__init__(daemon=True)
-        self._client = Client(port)
+        self._client = Client(port, identity=identity)
         self._client.call(commands.Basic.Qos(prefetch_count=prefetch), "Basic.QosOk")
         self._client.send(commands.Basic.Consume(queue=queue, no_ack=no_ack))
         self._ledger, self._ack_every, self._rejects = ledger, ack_every, rejects

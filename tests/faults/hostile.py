@@ -10,6 +10,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing.synchronize import Event
 from typing import Any
 
 from pamqp import commands
@@ -18,7 +19,8 @@ from tests.faults.amqp import BrokerClosedError, BrokerGoneError, Client
 
 CONNECTIONS = 20
 QUEUES = 300
-SHARED_QUEUES = ["expensive", "bound", "stream"]
+SHARED_QUEUES = ["expensive", "bound", "stream", "bodies", "amq.service.hostile"]
+EXCHANGES = 20
 TIMEOUT_S = 3
 """A client that has waited for so long makes room, and goes on."""
 BODY_BYTES = 4 << 20
@@ -42,10 +44,12 @@ class HostileClient:
         self.refused: Counter[str] = Counter()
         self.gone = self.timeouts = 0
 
-    def run(self, seconds: float) -> None:
-        """Do random operations until the time is over."""
+    def run(self, seconds: float, may_play: Event | None = None) -> None:
+        """Do random operations until the time is over, while `may_play` is set."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
+            if may_play is not None and not may_play.wait(1.0):
+                continue
             operation = self.random.choice(OPERATIONS)
             try:
                 operation(self)
@@ -111,10 +115,13 @@ def declare(hostile: HostileClient) -> None:
         arguments["x-message-ttl"] = choose.choice([0, 1, 50, 10_000])
     if choose.random() < 0.3:
         arguments["x-max-length"] = choose.choice([0, 1, 100, 100_000])
-        arguments["x-overflow"] = choose.choice(["drop-head", "reject-publish"])
+        arguments["x-overflow"] = choose.choice(["drop-head", "reject-publish", "reject-publish-dlx", "block"])
     if choose.random() < 0.4:
         arguments["x-dead-letter-exchange"] = choose.choice(["", "amq.fanout", "amq.topic"])
         arguments["x-dead-letter-routing-key"] = hostile.queue()
+        arguments["x-dead-letter-strategy"] = choose.choice(["at-most-once", "at-least-once"])
+    if choose.random() < 0.1:
+        arguments["x-expires"] = 2_000
     name, client = hostile.queue(), hostile.client()
     ask(
         client,
@@ -166,10 +173,11 @@ def publish_small(hostile: HostileClient) -> None:
 
 
 def publish_large(hostile: HostileClient) -> None:
-    """Publish a large body of words past the expensive queries."""
+    """Publish a large body of words past the expensive queries, or to all who consume from queues of the fan-out."""
     choose, client = hostile.random, hostile.client()
     body = " ".join(choose.choices(WORDS, k=1_000)).encode() * (choose.randrange(BODY_BYTES) // 7_000 + 1)
-    client.publish("amq.topic", "a.1.b", body[: 100 * 1024], delivery_mode=2)
+    exchange, key = choose.choice([("amq.topic", "a.1.b"), ("amq.fanout", ""), ("", "bodies"), ("", "stream")])
+    client.publish(exchange, key, body[:BODY_BYTES], delivery_mode=2)
     hostile.take_what_came(client)
 
 
@@ -193,14 +201,25 @@ def requeue_all(hostile: HostileClient) -> None:
 
 
 def transact(hostile: HostileClient) -> None:
-    """Publish in a transaction, and commit, roll back or leave."""
+    """Publish and settle in a transaction, and commit, roll back or leave."""
+    choose = hostile.random
     client = Client(hostile.port, timeout_s=TIMEOUT_S)
     with contextlib.closing(client):
         ask(client, commands.Tx.Select(), "Tx.SelectOk")
-        for _ in range(hostile.random.choice([1, 100, 2_000])):
+        client.send(commands.Basic.Consume(queue=hostile.queue()))
+        for _ in range(choose.choice([1, 100, 2_000])):
             client.publish("amq.fanout", "", b"x" * 50, delivery_mode=2)
-        if hostile.random.random() < 0.5:
-            ask(client, commands.Tx.Commit(), "Tx.CommitOk")
+        hostile.take_what_came(client)
+        client.send(choose.choice([commands.Basic.Ack(0, multiple=True), commands.Basic.Nack(0, multiple=True)]))
+        match choose.randrange(4):
+            case 0:
+                ask(client, commands.Tx.Commit(), "Tx.CommitOk")
+            case 1:
+                ask(client, commands.Tx.Rollback(), "Tx.RollbackOk")
+            case 2:
+                ask(client, commands.Channel.Close(200, "", 0, 0), "Channel.CloseOk")
+            case _:
+                pass
 
 
 def purge_or_delete(hostile: HostileClient) -> None:
@@ -222,6 +241,101 @@ def follow_stream(hostile: HostileClient) -> None:
     ask(client, commands.Basic.Qos(prefetch_count=10), "Basic.QosOk")
     start: dict[str, Any] = {"x-stream-offset": "first", "x-query": "nothing = 1"}
     client.send(commands.Basic.Consume(queue="stream", arguments=start))
+
+
+def read_stream_slowly(hostile: HostileClient) -> None:
+    """Read a stream from somewhere, without acknowledgement or under a name, and read nothing of it for now."""
+    choose, client = hostile.random, hostile.client()
+    start: dict[str, Any] = {"x-stream-offset": choose.choice(["first", "last", "next"])}
+    if choose.random() < 0.3:
+        start["x-stream-reader"] = f"reader-{choose.randrange(100)}"
+        ask(client, commands.Basic.Qos(prefetch_count=100), "Basic.QosOk")
+    client.send(commands.Basic.Consume(queue="stream", no_ack="x-stream-reader" not in start, arguments=start))
+
+
+def receive_bodies(hostile: HostileClient) -> None:
+    """Get what is large, without reading it for now."""
+    choose, client = hostile.random, hostile.client()
+    ask(client, commands.Queue.Declare(queue="bodies", durable=True), "Queue.DeclareOk")
+    client.send(commands.Basic.Consume(queue="bodies", no_ack=choose.random() < 0.5))
+    client.send(commands.Basic.Get(queue="bodies", no_ack=choose.random() < 0.5))
+
+
+def get_behind_an_answer(hostile: HostileClient) -> None:
+    """Get messages behind an answer that waits for the disk."""
+    client, queue = hostile.client(), hostile.queue()
+    client.send(commands.Queue.Declare(queue=f"durable-{hostile.random.randrange(QUEUES)}", durable=True))
+    for _ in range(100):
+        client.send(commands.Basic.Get(queue=queue, no_ack=True))
+
+
+def reject_one_by_one(hostile: HostileClient) -> None:
+    """Reject what was delivered, one message at a time, and some twice."""
+    choose, client = hostile.random, hostile.client()
+    for tag in range(1, choose.choice([2, 100, 1_000])):
+        client.send(commands.Basic.Reject(tag, requeue=choose.random() < 0.3))
+
+
+def consume_and_cancel(hostile: HostileClient) -> None:
+    """Begin hundreds of consumers, cancel some of them, and close the channel with the others."""
+    choose, client, queue = hostile.random, hostile.client(), hostile.queue()
+    for number in range(300):
+        client.send(commands.Basic.Consume(queue=queue, consumer_tag=f"c{number}", nowait=True))
+    for number in range(0, 300, 3):
+        client.send(commands.Basic.Cancel(consumer_tag=f"c{number}", nowait=True))
+    if choose.random() < 0.5:
+        ask(client, commands.Channel.Close(200, "", 0, 0), "Channel.CloseOk")
+        ask(client, commands.Channel.Open(), "Channel.OpenOk")
+
+
+def change_qos_and_flow(hostile: HostileClient) -> None:
+    """Change the prefetch, of consumers or of the channel, and stop and start the flow."""
+    choose, client = hostile.random, hostile.client()
+    for _ in range(50):
+        prefetch = choose.choice([0, 1, 100, 65_535])
+        client.send(commands.Basic.Qos(prefetch_count=prefetch, global_=choose.random() < 0.5))
+        client.send(commands.Channel.Flow(active=choose.random() < 0.7))
+    client.send(commands.Channel.Flow(active=True))
+
+
+def copy_to_many(hostile: HostileClient) -> None:
+    """Publish with hundreds of further keys."""
+    client = hostile.client()
+    headers: dict[str, Any] = {
+        "CC": [hostile.queue() for _ in range(200)],
+        "BCC": [hostile.queue() for _ in range(50)],
+    }
+    for _ in range(20):
+        client.publish("", hostile.queue(), b"x" * 100, headers=headers)
+    hostile.take_what_came(client)
+
+
+def change_exchanges(hostile: HostileClient) -> None:
+    """Declare exchanges with alternates, bind them to each other, also in circles, publish, unbind and delete."""
+    choose, client = hostile.random, hostile.client()
+    name, other = (f"hostile-{choose.randrange(EXCHANGES)}" for _ in range(2))
+    alternate: dict[str, Any] = {"alternate-exchange": f"hostile-{choose.randrange(EXCHANGES)}"}
+    kind: dict[str, Any] = {"exchange_type": "topic", "durable": choose.random() < 0.5}
+    for exchange in (name, other):
+        ask(client, commands.Exchange.Declare(exchange=exchange, arguments=alternate, **kind), "Exchange.DeclareOk")
+    ask(client, commands.Exchange.Bind(destination=name, source=other, routing_key="#"), "Exchange.BindOk")
+    ask(client, commands.Queue.Bind(queue=hostile.queue(), exchange=name, routing_key="a.*"), "Queue.BindOk")
+    for _ in range(100):
+        client.publish(other, choose.choice(["a.b", "nowhere"]), b"x", delivery_mode=2)
+    if choose.random() < 0.3:
+        ask(client, commands.Exchange.Unbind(destination=name, source=other, routing_key="#"), "Exchange.UnbindOk")
+    if choose.random() < 0.3:
+        ask(client, commands.Exchange.Delete(exchange=name), "Exchange.DeleteOk")
+
+
+def send_to_addresses(hostile: HostileClient) -> None:
+    """Send to mailboxes whose owners never come, and to a service whose worker answers nobody."""
+    choose, client = hostile.random, hostile.client()
+    for _ in range(200):
+        client.publish("mailbox", f"nobody-{choose.randrange(20)}", b"x" * 200)
+        client.publish("service", "hostile", b"x" * 200)
+    client.send(commands.Basic.Consume(queue="amq.service.hostile"))
+    hostile.take_what_came(client)
 
 
 def vanish(hostile: HostileClient) -> None:
@@ -251,4 +365,13 @@ OPERATIONS: list[Operation] = [
     follow_stream,
     vanish,
     get,
+    read_stream_slowly,
+    receive_bodies,
+    get_behind_an_answer,
+    reject_one_by_one,
+    consume_and_cancel,
+    change_qos_and_flow,
+    copy_to_many,
+    change_exchanges,
+    send_to_addresses,
 ]

@@ -13,11 +13,14 @@ from typing import Any
 from pamqp import commands
 from pamqp.body import ContentBody
 
-from tests.faults.amqp import PAD, Client, Consumer, Ledger, Publisher, drain
+from tests.faults.amqp import MAILBOX, PAD, Client, Consumer, Ledger, Publisher, drain
+from tests.faults.stream_reader import Reading, StreamReader, read_on
 
 TTL_MS = 300
 """The longest time that a message waits before it moves by itself."""
 STREAM = "log"
+ANNS = f"{MAILBOX}ann"
+SERVICE = "amq.service.work"
 
 EXCHANGES: tuple[dict[str, Any], ...] = (
     {"exchange": "fan", "exchange_type": "fanout"},
@@ -92,8 +95,8 @@ WAYS = (
     Way("", "transacted.1", (("transacted.1",),), transaction=7),
     Way("", "transacted.2", (("transacted.2",),), transaction=40),
     Way("", STREAM, ((STREAM,),)),
-    Way("mailbox", "ann", (("amq.mailbox.ann",),)),
-    Way("service", "work", (("amq.service.work",),)),
+    Way("mailbox", "ann", ((ANNS,),)),
+    Way("service", "work", ((SERVICE,),)),
 )
 
 
@@ -102,14 +105,18 @@ class Paths:
 
     Attributes:
         ledgers: by the queues of a place.
+        reading: the deliveries to a named reader of the stream.
     """
 
     def __init__(self) -> None:
+        self.reading = Reading()
+        self._stream: list[str] = []
         self._published = {way: Ledger() for way in map(id, WAYS)}
         self.ledgers = {place: replace(self._published[id(way)], delivered=[]) for way in WAYS for place in way.places}
 
-    def start(self, port: int, name: str, size: int) -> list[Publisher | Consumer]:
-        """Start a publisher for each way, a consumer that acknowledges, and one that rejects."""
+    def start(self, port: int, name: str, size: int) -> list[Publisher | Consumer | StreamReader]:
+        """Start a publisher for each way, and those who take: of a queue, of one whose messages they reject, of a
+        mailbox and of a service, and a named reader of the stream."""
         declare(port)
         publishers = [
             Publisher(
@@ -125,14 +132,21 @@ class Paths:
             )
             for number, way in enumerate(WAYS)
         ]
-        consumers = [Consumer(port, "work", self.ledgers["work",]), Consumer(port, "rejecting", Ledger(), rejects=True)]
-        threads = [*publishers, *consumers]
+        consumers = [
+            Consumer(port, "work", self.ledgers["work",]),
+            Consumer(port, "rejecting", Ledger(), rejects=True),
+            Consumer(port, ANNS, self.ledgers[ANNS,], identity="ann"),
+            Consumer(port, SERVICE, self.ledgers[SERVICE,], prefetch=1, ack_every=1),
+        ]
+        reader = StreamReader(port, STREAM, self.reading, name="audit")
+        threads: list[Publisher | Consumer | StreamReader] = [*publishers, *consumers, reader]
         for thread in threads:
             thread.start()
         return threads
 
     def confirmed(self) -> dict[tuple[str, ...], set[str]]:
-        """Return what is confirmed now, by place."""
+        """Return what is confirmed now, by place. What the named reader has been shown until now is sure, too."""
+        self.reading.sure = len(self.reading.seen)
         return {place: set(ledger.confirmed) for place, ledger in self.ledgers.items()}
 
     def drain(self, port: int) -> None:
@@ -141,7 +155,9 @@ class Paths:
         for place, ledger in self.ledgers.items():
             for queue in place:
                 if queue == STREAM:
-                    ledger.delivered += read_stream(port)
+                    self._stream = read_stream(port)
+                    ledger.delivered += self._stream
+                    read_on(port, STREAM, self.reading, self._numbered(), name="audit")
                 else:
                     count = drain(port, queue, ledger)
                     assert not count or queue not in {"dying", "waiting"}, f"{count} are in '{queue}' after their time"
@@ -152,12 +168,19 @@ class Paths:
             self.ledgers[place] = replace(ledger, confirmed=confirmed[place])
 
     def wrong(self) -> dict[str, str]:
-        """Return what is lost, or is there although nobody sent it or it was refused, by place."""
-        return {
+        """Return what is lost, or is there although nobody sent it or it was refused, by place.
+
+        The named reader is a place, too."""
+        reading = self.reading.wrong(self._numbered())
+        return ({"the named reader": "; ".join(reading)} if reading else {}) | {
             "/".join(place): f"{len(it.lost)} of {len(it.confirmed)} lost, {len(it.phantoms)} phantoms"
             for place, it in self.ledgers.items()
             if it.lost or it.phantoms
         }
+
+    def _numbered(self) -> dict[int, str]:
+        """Return the stream's messages by their numbers."""
+        return dict(enumerate(self._stream, 1))
 
     def __str__(self) -> str:
         rows = ((place, len(it.attempted), len(it.confirmed), it.duplicates) for place, it in self.ledgers.items())

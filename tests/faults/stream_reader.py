@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pamqp import commands
@@ -24,19 +25,35 @@ class Reading:
     Attributes:
         sure: how many of them count as shown for ever; None: all. What comes while the power goes may not be on disk.
         disorder: numbers that did not come in order on one connection.
+        unmarked: numbers that came again without being marked as redelivered.
     """
 
     seen: list[tuple[int, str]] = field(default_factory=list)
     sure: int | None = None
     disorder: list[tuple[int, int]] = field(default_factory=list)
+    unmarked: list[int] = field(default_factory=list)
+    _numbers: set[int] = field(default_factory=set)
+
+    def note(self, number: int, body: str, redelivered: bool) -> None:
+        """Add a delivery."""
+        if number in self._numbers and not redelivered:
+            self.unmarked.append(number)
+        self._numbers.add(number)
+        self.seen.append((number, body))
 
     def wrong(self, stream: Records) -> list[str]:
         """Return what is wrong, given all that the stream has.
 
-        A number that was shown must be there with the same body. All that the stream has must have come."""
+        A number that was shown must be there with the same body. All that the stream has must have come, and what came
+        twice must have been marked."""
         changed = [number for number, body in self.seen[: self.sure] if stream.get(number) != body]
         missing = sorted(set(stream) - {number for number, _ in self.seen})
-        found = {"changed after they were shown": changed, "never came": missing, "out of order": self.disorder}
+        found: dict[str, Sequence[object]] = {
+            "changed after they were shown": changed,
+            "never came": missing,
+            "out of order": self.disorder,
+            "came again without a mark": self.unmarked,
+        }
         return [f"{len(numbers)} numbers {what}: {numbers[:3]}" for what, numbers in found.items() if numbers]
 
 
@@ -57,6 +74,7 @@ class StreamReader(threading.Thread):
         self._reading = reading
         self._stopping = threading.Event()
         self._tag = self._number = self._last = 0
+        self._redelivered = False
 
     def stop(self) -> None:
         """Close the socket."""
@@ -75,7 +93,7 @@ class StreamReader(threading.Thread):
         count = 0
         for value in self._client.frames(timeout_s):
             if getattr(value, "name", "") == "Basic.Deliver":
-                self._tag = value.delivery_tag
+                self._tag, self._redelivered = value.delivery_tag, value.redelivered
             elif isinstance(value, ContentHeader):
                 assert value.properties.headers is not None
                 self._number = int(value.properties.headers["x-stream-offset"])
@@ -93,7 +111,7 @@ class StreamReader(threading.Thread):
         if self._last and self._number != self._last + 1:
             self._reading.disorder.append((self._last, self._number))
         self._last = self._number
-        self._reading.seen.append((self._number, body))
+        self._reading.note(self._number, body, self._redelivered)
 
 
 def read_on(port: int, queue: str, reading: Reading, stream: Records, **options: str) -> None:

@@ -112,6 +112,11 @@ def test_control_a_reader_without_a_name_misses_what_came_before_and_is_caught(t
     assert "never came" in wrong
 
 
+def test_control_a_reader_without_a_name_gets_all_again_unmarked_and_is_caught(tmp_path: Path) -> None:
+    (wrong,) = resumed(tmp_path / "data", "", "first")
+    assert "came again without a mark" in wrong
+
+
 def inversions(seen: list[tuple[int, bool]]) -> list[tuple[int, int]]:
     """Return the numbers that came after a higher one without being flagged as redelivered, each with that one."""
     highest, found = 0, []

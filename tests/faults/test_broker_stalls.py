@@ -28,6 +28,8 @@ QUEUES = 1_000
 LOGINS = 100 if LONG else 20
 STALL_MS_MAX = 20.0
 """The promised maximum; twice what an idle process waits meanwhile is added: for the broker and for the probe."""
+HIGH_MS_MAX = 5.0
+"""The promised 99.9th percentile of deliveries, which `make faults` asserts."""
 SLACK = 1 if LONG else 5
 """Beside other tests, and in slow builds, five times the maximum is allowed; `make faults` asserts the maximum."""
 
@@ -42,7 +44,8 @@ class Delays:
 
     def is_kept(self) -> bool:
         """Return whether the promise is kept."""
-        return self.longest_ms <= SLACK * STALL_MS_MAX + self.noise_ms
+        is_high_kept = not LONG or self.high_ms <= HIGH_MS_MAX + self.noise_ms
+        return is_high_kept and self.longest_ms <= SLACK * STALL_MS_MAX + self.noise_ms
 
 
 class Probe(threading.Thread):

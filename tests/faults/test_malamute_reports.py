@@ -26,7 +26,7 @@ from tests.faults.amqp import Client as PlainClient
 from tests.faults.promises import times
 
 LIMIT_S = 120
-SAME_ADDRESS = times("TAMIS_SAME_ADDRESS_CLIENTS", 20, 500)
+SAME_ADDRESS = times("TAMIS_SAME_ADDRESS_CLIENTS", 20, 200)
 FLOOD_MIB = times("TAMIS_FLOOD_MIB", 96, 1_024)
 MEMORY_MIB = 32
 WORKER = """

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pamqp import commands
 
 from tests.broker.conftest import RunningBroker
@@ -110,6 +111,7 @@ def measure(broker: RunningBroker, stream: str, *, with_stopped: bool) -> float:
     return statistics.quantiles(readers.delays_ns, n=100)[98] / 1e3
 
 
+@pytest.mark.timeout(300 + 4 * LIMIT_S * ROUNDS)
 def test_a_reader_that_has_stopped_hurts_nobody_and_reads_everything_afterwards(tmp_path: Path) -> None:
     with running(tmp_path) as broker:
         alone, beside = [], []

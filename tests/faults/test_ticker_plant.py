@@ -110,6 +110,7 @@ def bars_of(plant: Path, folder: Path, kills: int) -> tuple[list[Any], list[Any]
         broker.kill()
 
 
+@pytest.mark.timeout(60 + LIMIT_S)
 def test_a_plant_that_is_killed_and_loses_its_broker_writes_every_bar_once(tmp_path: Path) -> None:
     found, expected = bars_of(PLANT, tmp_path, KILLS)
     assert found == expected

@@ -23,6 +23,7 @@ IDENTITY_PROPERTY = "identity"
 IDENTITY_BYTES_MAX = 255 - len(MAILBOX_PREFIX)
 _TIME_S_MAX = 315_360_000
 _FULL = "its senders wait, and no others"
+_REFUSED = "the message is refused: basic.nack with confirms, else its channel is closed with 406"
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class MailboxesConfig:
         bytes: maximum size of the messages that wait in one; then senders wait.
         acknowledge_s: the time that an owner has to acknowledge a message; 0: any time.
         unused_s: an empty mailbox that nobody has used for so long is deleted; 0: never.
+        wait_s: the time that a sender waits for a full mailbox; then its message is refused. 0: any time.
         second_client: what happens when a client comes with the identity of a connected one: it is refused, or takes
             over, and the other one is disconnected.
     """
@@ -46,11 +48,14 @@ class MailboxesConfig:
     bytes: Annotated[int, Gt(0), Limit("messages that wait in a mailbox, in bytes", _FULL, "bytes")] = 64 * 1024 * 1024
     acknowledge_s: Annotated[int, Ge(0), Le(_TIME_S_MAX)] = 0
     unused_s: Annotated[int, Ge(0), Le(_TIME_S_MAX)] = 0
+    wait_s: Annotated[
+        int, Ge(0), Le(_TIME_S_MAX), Limit("the time that a sender waits for a full mailbox", _REFUSED, "s")
+    ] = 60
     second_client: Literal["refuse", "take_over"] = "refuse"
 
     def settings(self) -> dict[str, int]:
         """Return the settings by the data plane's names."""
-        return _settings(self.durable, self.messages, self.bytes, self.acknowledge_s, self.unused_s)
+        return _settings(self.durable, self.messages, self.bytes, self.acknowledge_s, self.unused_s, self.wait_s)
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ class ServicesConfig:
         worker_s: the time that a worker has for a request; then it is taken for hung: its channel is closed, and the
             request goes to another. 0: any time.
         unused_s: an empty service that nobody has used for so long is deleted; 0: never.
+        wait_s: the time that a requester waits for a full service; then its request is refused. 0: any time.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
@@ -82,10 +88,13 @@ class ServicesConfig:
         ),
     ] = 1800
     unused_s: Annotated[int, Ge(0), Le(_TIME_S_MAX)] = 0
+    wait_s: Annotated[
+        int, Ge(0), Le(_TIME_S_MAX), Limit("the time that a requester waits for a full service", _REFUSED, "s")
+    ] = 60
 
     def settings(self) -> dict[str, int]:
         """Return the settings by the data plane's names."""
-        return _settings(self.durable, self.messages, self.bytes, self.worker_s, self.unused_s)
+        return _settings(self.durable, self.messages, self.bytes, self.worker_s, self.unused_s, self.wait_s)
 
 
 def identity_of(properties: Mapping[str, Any]) -> str:
@@ -103,11 +112,14 @@ def identity_of(properties: Mapping[str, Any]) -> str:
     raise ValueError(f"client property identity: expected printable text of at most {IDENTITY_BYTES_MAX} bytes")
 
 
-def _settings(durable: bool, messages: int, bytes_max: int, timeout_s: int, unused_s: int) -> dict[str, int]:
+def _settings(
+    durable: bool, messages: int, bytes_max: int, timeout_s: int, unused_s: int, wait_s: int
+) -> dict[str, int]:
     return {
         "durable": int(durable),
         "length_max": messages,
         "bytes_max": bytes_max,
         "consumer_timeout_ms": timeout_s * 1000,
         "unused_ms": unused_s * 1000,
+        "wait_ms": wait_s * 1000,
     }

@@ -66,10 +66,21 @@ GAUGES = {
     "consumers": MetricForm("consumers", "Consumers."),
     "queues": MetricForm("queues", "Queues."),
     "mailboxes": MetricForm("mailboxes", "Mailboxes."),
+    "mailbox_messages": MetricForm("mailbox_messages", "Messages that wait in mailboxes."),
     "services": MetricForm("services", "Services."),
+    "service_requests_waiting": MetricForm("service_requests_waiting", "Requests that wait for a worker."),
+    "service_requests_at_work": MetricForm(
+        "service_requests_at_work", "Requests that workers have not acknowledged yet."
+    ),
+    "service_workers_ready": MetricForm("service_workers_ready", "Workers that can take a request."),
     "stream_readers_live": MetricForm("stream_readers_live", "Readers at the end of their stream."),
     "stream_readers_replaying": MetricForm("stream_readers_replaying", "Readers that read the log of their stream."),
-    "stream_lag_max": MetricForm("stream_lag_max", "Messages that the reader furthest behind has yet to read."),
+    "stream_credit": MetricForm(
+        "stream_credit", "Messages that readers with a prefetch may get before they acknowledge."
+    ),
+    "stream_lag_max": MetricForm(
+        "stream_lag_max", "Messages that the reader furthest behind has yet to read, away named readers included."
+    ),
     "senders_waiting": MetricForm("senders_waiting", "Messages that wait until a full queue has room."),
     "messages": MetricForm("messages", "Messages in queues or not acknowledged. One in many queues counts once."),
     "messages_ready": MetricForm("messages_ready", "Queue entries that wait for a consumer."),

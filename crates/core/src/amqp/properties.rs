@@ -289,14 +289,23 @@ impl<'a> BasicProperties<'a> {
     /// Appends these properties with one more header, `name`, such as `x-stream-offset` in each delivery of a stream.
     /// An existing header of that name is replaced.
     pub fn encode_with_header(&self, name: &str, value: &FieldValue, out: &mut Vec<u8>) {
+        self.encode_with_headers(&[(name, Some(value))], out);
+    }
+
+    /// Appends these properties with other headers of these names: each replaces all that there are; None leaves them out.
+    pub fn encode_with_headers(&self, changes: &[(&str, Option<&FieldValue>)], out: &mut Vec<u8>) {
         let mut headers = Vec::new();
         for (key, raw) in self.headers().iter().flat_map(RawTable::fields_as_bytes) {
-            if key != name {
+            if changes.iter().all(|(name, _)| *name != key) {
                 headers.extend_from_slice(raw);
             }
         }
-        put_short(&mut headers, name);
-        value.encode(&mut headers);
+        for (name, value) in changes {
+            if let Some(value) = value {
+                put_short(&mut headers, name);
+                value.encode(&mut headers);
+            }
+        }
         PropertyFields { headers: Some(RawTable::new(&headers)), ..self.fields() }.encode(out);
     }
 }

@@ -9,6 +9,7 @@
 //!
 //! The format, and the faults that it must withstand, are described in `docs/adr/0014-the-journal-format.md`.
 
+mod blocks;
 mod damage;
 pub mod disk;
 mod errors;

@@ -210,11 +210,12 @@ impl LogReader {
     /// The item at the position of `self.next`, which is synced.
     fn look(&mut self) -> Result<Here, ReadError> {
         let Some(open) = &mut self.segment else { return self.open_segment() };
+        open.scanner.synced = self.synced;
         if let Some(here) = here(open, self.next, &mut self.from_time_us)? {
             return Ok(here);
         }
         // The bytes read ahead may have been overwritten since; and the segment may no longer be the last, or be gone.
-        open.scanner.refresh();
+        open.scanner.refresh(self.next);
         if let Some(here) = here(open, self.next, &mut self.from_time_us)? {
             return Ok(here);
         }
@@ -235,6 +236,7 @@ impl LogReader {
     fn step_over(&mut self) -> Result<Here, ReadError> {
         let Some(open) = &mut self.segment else { return Ok(Here::Elsewhere) };
         let last = open.following.map_or(self.synced, |following| following.previous().min(self.synced));
+        open.scanner.refresh(self.synced); // another reader may have read the bytes before the records behind were written
         let offset = open.scanner.offset;
         let is_resynced = open.scanner.resync(self.next, last)?;
         let end = if is_resynced { open.scanner.offset } else { offset };
@@ -277,6 +279,9 @@ impl LogReader {
         let mut scanner = Scanner::new(Arc::clone(&segment.file), segment.seed, segment.file_bytes);
         if let Some(point) = begin {
             scanner.offset = u64::from(point.offset);
+        }
+        if let LogSource::Live(log) = &self.source {
+            scanner.share(&log.blocks, name.ordinal);
         }
         self.segment = Some(OpenSegment { name, following: names.get(index).map(|name| name.first), scanner });
         Ok(Here::Elsewhere)

@@ -126,5 +126,7 @@ pub(super) fn consumer_to_py(row: &Bound<'_, PyDict>, consumer: ConsumerOverview
     row.set_item("prefetch_count", consumer.prefetch_count)?;
     row.set_item("live", consumer.progress.map(|progress| progress.is_live))?;
     row.set_item("lag", consumer.progress.map(|progress| progress.lag))?;
+    row.set_item("fallbacks", consumer.progress.map(|progress| progress.fallbacks))?;
+    row.set_item("credit", consumer.credit)?;
     row.set_item("unacknowledged", consumer.unacknowledged)
 }

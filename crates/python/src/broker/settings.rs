@@ -67,6 +67,7 @@ fn set_address(settings: &mut AddressSettings, given: &HashMap<String, u64>) -> 
             "bytes_max" => settings.bytes_max = value,
             "consumer_timeout_ms" => settings.consumer_timeout_ms = unless_zero,
             "unused_ms" => settings.unused_ms = unless_zero,
+            "wait_ms" => settings.wait_ms = unless_zero,
             other => return Err(PyValueError::new_err(format!("no setting of addresses '{other}'"))),
         }
     }

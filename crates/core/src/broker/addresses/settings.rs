@@ -17,6 +17,8 @@ pub struct AddressSettings {
     pub consumer_timeout_ms: Option<u64>,
     /// The time after which an empty one that nobody has used is deleted; None is never.
     pub unused_ms: Option<u64>,
+    /// The time that a sender waits while one is full; then its message is refused. None is no limit.
+    pub wait_ms: Option<u64>,
 }
 
 /// The settings of all kinds of addresses.
@@ -30,7 +32,14 @@ pub struct Addresses {
 
 impl Default for AddressSettings {
     fn default() -> Self {
-        Self { durable: true, length_max: 100_000, bytes_max: 64 << 20, consumer_timeout_ms: None, unused_ms: None }
+        Self {
+            durable: true,
+            length_max: 100_000,
+            bytes_max: 64 << 20,
+            consumer_timeout_ms: None,
+            unused_ms: None,
+            wait_ms: Some(60_000),
+        }
     }
 }
 
@@ -61,6 +70,7 @@ impl AddressSettings {
             overflow: Overflow::Block,
             consumer_timeout_ms: self.consumer_timeout_ms,
             expires_ms: self.unused_ms,
+            wait_ms: self.wait_ms,
             address: Some(kind),
             ..Policy::default()
         }

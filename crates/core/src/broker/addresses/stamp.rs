@@ -4,7 +4,8 @@ use crate::amqp::{BasicProperties, FieldValue, PropertyFields};
 use crate::broker::parts::{JoinedParts, Parts};
 use crate::broker::topology::AddressKind;
 
-/// The header with the sender's identity; without an identity it has no value. What a client has written there is replaced.
+/// The header with the sender's identity; without an identity it has no value. Only the broker writes it: what a client has
+/// written there is left out, wherever the message goes.
 pub(crate) const SENDER: &str = "x-sender";
 /// Maximum number of bytes by which a stamp lengthens a message: the header, `reply_to`, the delivery mode, and an identity
 /// in the first two.
@@ -23,6 +24,24 @@ pub(crate) fn stamped(properties: BasicProperties<'_>, identity: &str, is_persis
     let mut out = Vec::with_capacity(bytes.len() + mailbox.len() + 2);
     PropertyFields { reply_to, delivery_mode, ..fields }.encode(&mut out);
     out
+}
+
+/// The message without a sender that its publisher has written into it; None where there is none, as nearly always.
+#[inline]
+pub(crate) fn without_sender(parts: &Parts<'_>) -> Option<JoinedParts> {
+    let properties = BasicProperties::from_checked(parts.properties);
+    let bytes = properties.headers()?.as_bytes();
+    // One search instead of decoding all headers.
+    let may_have = memchr::memchr_iter(b'x', bytes).any(|at| bytes[at..].starts_with(SENDER.as_bytes()));
+    if may_have { remove_sender(properties, parts) } else { None }
+}
+
+#[cold]
+fn remove_sender(properties: BasicProperties<'_>, parts: &Parts<'_>) -> Option<JoinedParts> {
+    properties.headers()?.get(SENDER)?;
+    let mut bytes = Vec::with_capacity(parts.properties.len());
+    properties.encode_with_headers(&[(SENDER, None)], &mut bytes);
+    Some(Parts { properties: &bytes, ..*parts }.joined())
 }
 
 /// A message with its sender's identity.

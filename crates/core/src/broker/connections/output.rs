@@ -4,6 +4,7 @@ use crate::amqp::{AmqpError, Method};
 
 use crate::broker::Broker;
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot};
+use crate::broker::publishing::confirms::DiskMarks;
 
 /// Whether a connection goes on after [`Broker::output`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,11 +110,22 @@ impl Broker {
             self.clients.answer_in_order(slot, method);
             return Ok(());
         }
-        let channel = &mut self.clients[slot];
         let mut bytes = Vec::new();
-        method.encode(channel.number, &mut bytes);
-        channel.held.push_back((marks, bytes));
-        self.await_disk(slot);
+        method.encode(self.clients[slot].number, &mut bytes);
+        self.hold_back(slot, marks, bytes);
         Ok(())
+    }
+
+    /// Let a channel wait as if the current method had an answer: nothing is delivered on it before.
+    pub(crate) fn hold_promised(&mut self, slot: ChannelSlot) {
+        let marks = self.take_promised();
+        if !marks.is_empty() {
+            self.hold_back(slot, marks, Vec::new());
+        }
+    }
+
+    fn hold_back(&mut self, slot: ChannelSlot, marks: DiskMarks, bytes: Vec<u8>) {
+        self.clients[slot].held.push_back((marks, bytes));
+        self.await_disk(slot);
     }
 }

@@ -19,6 +19,10 @@ const TURNS_A_ROUND: u32 = 2;
 const LATE_PART: u32 = 64;
 /// The part of a turn's budget that all readers of streams together have in a round: about a quarter of a millisecond.
 const READERS_PART: u32 = 8;
+/// The part of that which they have while somebody publishes now and then and waits for the answer.
+const ATTENTIVE_PART: u32 = 4;
+/// The number of rounds without such a client after which they have all of it again.
+const CALM_ROUNDS: u32 = 256;
 
 /// The budget of this turn and of this round, and the connections that wait for another turn.
 #[derive(Debug)]
@@ -35,6 +39,10 @@ pub(crate) struct Turn {
     round: u32,
     /// The round's budget that is left for readers of streams.
     readers: u32,
+    /// Whether a message was published in this round.
+    has_published: bool,
+    /// The number of rounds since the last in which somebody published a little.
+    calm_rounds: u32,
     /// The caller's time in microseconds, by which steps that take long count more.
     stopwatch: Option<fn() -> Micros>,
     /// The last reading of the stopwatch in this turn, and the number of steps until then.
@@ -56,6 +64,8 @@ impl Turn {
             budget,
             round: budget.saturating_mul(TURNS_A_ROUND),
             readers: readers_part(budget),
+            has_published: false,
+            calm_rounds: CALM_ROUNDS,
             stopwatch: None,
             looked: None,
             resting: VecDeque::new(),
@@ -112,6 +122,7 @@ impl Turn {
     #[inline]
     pub fn note_publish(&mut self) {
         self.method = BasicPublish::ID;
+        self.has_published = true;
     }
 
     /// The method that was carried out last, which takes most of a call that takes long.
@@ -170,9 +181,19 @@ impl Turn {
     /// Begin the next round: the caller has looked after everybody else.
     pub fn begin_round(&mut self) {
         self.begin();
+        self.listen();
         self.round = self.budget.saturating_mul(TURNS_A_ROUND);
-        self.readers = readers_part(self.budget);
+        let part = readers_part(self.budget);
+        self.readers = if self.calm_rounds < CALM_ROUNDS { (part / ATTENTIVE_PART).max(1) } else { part };
         self.allowance = self.budget;
+    }
+
+    /// Look whether somebody has published a little in the round that ends: such a client waits for its answer, and its next
+    /// message comes soon. One that publishes a lot waits for itself more than for readers, who have to keep up with it.
+    fn listen(&mut self) {
+        let used = self.budget.saturating_mul(TURNS_A_ROUND).saturating_sub(self.round);
+        let is_attentive = std::mem::take(&mut self.has_published) && used < 2 * readers_part(self.budget);
+        self.calm_rounds = if is_attentive { 0 } else { self.calm_rounds.saturating_add(1) };
     }
 
     /// A limit of time for work that begins now and has a budget of its own.

@@ -3,7 +3,7 @@
 use crate::amqp::method::{
     BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicQos,
 };
-use crate::amqp::{AmqpError, RawTable, ReplyCode};
+use crate::amqp::{AmqpError, RawTable, RawValue, ReplyCode};
 
 use crate::broker::Broker;
 use crate::broker::access::control::{Resource, Verb};
@@ -15,6 +15,7 @@ use crate::broker::ids::{ChannelSlot, ConsumerSlot};
 use crate::broker::queues::policy::milliseconds;
 use crate::broker::streams::named_readers::READER;
 use crate::broker::topology::{AddressKind, QueueId};
+use crate::spelling;
 
 impl Broker {
     /// Carry out basic.qos.
@@ -68,8 +69,9 @@ impl Broker {
         of.consumers.push(consumer);
         of.has_exclusive_consumer = consume.exclusive;
         of.used = self.clock.now();
-        if !consume.no_wait {
-            self.reply(channel, BasicConsumeOk { consumer_tag: &tag }.into())?;
+        match consume.no_wait {
+            false => self.reply(channel, BasicConsumeOk { consumer_tag: &tag }.into())?,
+            true => self.hold_promised(channel),
         }
         self.wake(consumer);
         Ok(())
@@ -203,8 +205,14 @@ impl Broker {
     }
 }
 
-/// Arguments of consumers that other brokers offer: to ignore them would deliver other messages than were asked for.
-const NOT_OFFERED: [&str; 4] = ["x-stream-offset", READER, "x-stream-filter", "x-stream-match-unfiltered"];
+/// Arguments that only a reader of a stream has: to ignore them would deliver other messages than were asked for.
+const OF_STREAMS: [&str; 4] = ["x-stream-offset", READER, "x-stream-filter", "x-stream-match-unfiltered"];
+
+/// The arguments of a reader of a stream.
+const OF_READERS: [&str; 7] =
+    ["x-stream-offset", READER, "x-query", "x-query-language", "x-query-body", "x-query-key", TIMEOUT];
+
+const TIMEOUT: &str = "x-consumer-timeout";
 
 /// The arguments of a consumer.
 #[derive(Debug, Default)]
@@ -214,40 +222,45 @@ struct ConsumerArguments {
 }
 
 impl ConsumerArguments {
-    /// Read the arguments. What is not offered for such a queue is refused by name; unknown arguments are ignored, as
-    /// those of queues and exchanges are.
+    /// Read the arguments. What is not offered for such a queue is refused by name. A reader of a stream has no other
+    /// arguments that begin with `x-`; those of other consumers are ignored, as those of exchanges are.
     fn parse(arguments: RawTable<'_>, is_reader: bool) -> Result<Self, AmqpError> {
         let mut parsed = Self::default();
         for (name, value) in arguments.iter().map_while(Result::ok) {
-            let reason = match name {
-                "x-priority" => match value.as_i64().and_then(|value| i32::try_from(value).ok()) {
-                    Some(value) => {
-                        parsed.priority = value;
-                        continue;
-                    }
-                    None => "expected an integer of 32 bits".to_owned(),
-                },
-                "x-consumer-timeout" if !is_reader => match milliseconds(value, 1) {
-                    Ok(value) => {
-                        parsed.timeout_ms = Some(value);
-                        continue;
-                    }
-                    Err(reason) => reason,
-                },
-                "x-stream-offset" | READER | "x-query" | "x-query-language" | "x-query-body" | "x-query-key"
-                    if is_reader =>
-                {
-                    continue;
-                }
-                name if NOT_OFFERED.contains(&name) || name == "x-consumer-timeout" || name.starts_with("x-query") => {
-                    "not offered by this broker for such a queue".to_owned()
-                }
-                _ => continue,
-            };
-            return Err(error(ReplyCode::PreconditionFailed, &format!("invalid arg '{name}' of a consumer: {reason}")));
+            parsed.set(name, value, is_reader).map_err(|reason| {
+                error(ReplyCode::PreconditionFailed, &format!("invalid arg '{name}' of a consumer: {reason}"))
+            })?;
         }
         Ok(parsed)
     }
+
+    fn set(&mut self, name: &str, value: RawValue<'_>, is_reader: bool) -> Result<(), String> {
+        match name {
+            TIMEOUT => self.timeout_ms = Some(milliseconds(value, 1)?),
+            "x-priority" if !is_reader => {
+                let priority = value.as_i64().and_then(|value| i32::try_from(value).ok());
+                self.priority = priority.ok_or("expected an integer of 32 bits")?;
+            }
+            _ if is_reader => check_of_reader(name)?,
+            _ if OF_STREAMS.contains(&name) || name.starts_with("x-query") => {
+                return Err("not offered by this broker for such a queue".to_owned());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Check that a reader of a stream has such an argument. Those that do not begin with `x-` are the client's own.
+fn check_of_reader(name: &str) -> Result<(), String> {
+    let is_own = !name.get(..2).is_some_and(|prefix| prefix.eq_ignore_ascii_case("x-"));
+    if is_own || OF_READERS.contains(&name) {
+        return Ok(());
+    }
+    Err(match spelling::nearest(name, &OF_READERS) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => format!("a reader of a stream has none; expected one of {}", OF_READERS.join(", ")),
+    })
 }
 
 /// Refuse to deliver without acknowledgement what must not be lost with its receiver.

@@ -46,6 +46,11 @@ impl Credit {
         !was_left && self.is_left()
     }
 
+    /// The number that is left; None without a limit.
+    pub fn left(self) -> Option<u32> {
+        (self.limit > 0).then(|| u32::from(self.limit).saturating_sub(self.outstanding))
+    }
+
     pub fn limit(self) -> u16 {
         self.limit
     }
@@ -87,11 +92,12 @@ mod tests {
         let mut credit = Credit::new(0);
         take_all(&mut credit, 5);
         assert!(!credit.set_limit(2));
+        assert_eq!(credit.left(), Some(0));
         assert!(!credit.give(3), "two are still outstanding");
         assert!(credit.give(1));
         assert_eq!(take_all(&mut credit, 10), 1);
         assert!(credit.set_limit(4), "a wider limit leaves something at once");
         assert!(!credit.set_limit(0));
-        assert_eq!((credit.limit(), credit.outstanding()), (0, 2));
+        assert_eq!((credit.limit(), credit.outstanding(), credit.left()), (0, 2, None));
     }
 }

@@ -1,6 +1,8 @@
-//! Hung consumers: if a delivery is not settled in time, its channel is closed, and its deliveries are requeued.
+//! What takes too long: a delivery that is not settled in time, and a message that waits for a full queue.
 //!
-//! The time is `x-consumer-timeout` of the consumer or of its queue. Each connection is looked at about once a second.
+//! If a delivery is not settled in time, its channel is closed, and its deliveries are requeued: the consumer hangs. The time is
+//! `x-consumer-timeout` of the consumer or of its queue. A message waits for a full mailbox or service as long as the settings
+//! say. Each connection is looked at about once a second.
 
 use smallvec::SmallVec;
 
@@ -11,20 +13,26 @@ use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot};
 
 impl Broker {
-    /// Close the channels of a connection that have not settled a delivery in its time.
+    /// Refuse what a connection's channels have waited to publish for too long, and close the channels that have not settled a
+    /// delivery in its time.
     pub(crate) fn close_overdue(&mut self, slot: ConnectionSlot) {
-        let connection = &self.clients[slot];
-        // What a client has settled may not have been read.
-        if !connection.wants_input() {
-            return;
-        }
-        let timed = connection.channels.iter().filter(|(_, channel)| self.clients[*channel].is_timed);
-        let timed: SmallVec<[(u16, ChannelSlot); 1]> = timed.copied().collect();
-        for (number, channel) in timed {
-            if let Some(error) = self.overdue(channel) {
+        let channels: SmallVec<[(u16, ChannelSlot); 1]> = self.clients[slot].channels.iter().copied().collect();
+        let mut is_any = false;
+        for (number, channel) in channels {
+            is_any |= self.refuse_waiting(slot, channel);
+            // What a client has settled may not have been read: unless its channel is what the connection waits for.
+            let is_read = self.clients[slot].wants_input() || self.clients[channel].waiting.is_some();
+            if self.clients[channel].is_timed
+                && is_read
+                && let Some(error) = self.overdue(channel)
+            {
                 self.metrics.consumer_timeouts += 1;
                 self.refuse(slot, number, error);
+                is_any = true;
             }
+        }
+        if is_any {
+            self.release(slot);
         }
     }
 

@@ -157,8 +157,8 @@ impl Broker {
             match self.topology.recover(&read) {
                 Ok(queue) => {
                     report.definitions += 1;
-                    if let (Definition::Reader { name, next, .. }, Some(stream)) = (&read, queue) {
-                        self.recover_offset(stream, name, *next);
+                    if let (Definition::Reader { name, next, delivered, .. }, Some(stream)) = (&read, queue) {
+                        self.recover_offset(stream, name, *next, *delivered);
                     } else if let Some(queue) = queue {
                         self.recover_queue(queue, definition.id, &read)?;
                         queue_ids.insert(definition.id, queue);

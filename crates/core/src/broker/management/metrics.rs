@@ -40,13 +40,24 @@ pub struct Metrics {
     pub consumer_timeouts: u64,
     /// Mailboxes.
     pub mailboxes: u64,
+    /// Messages that wait in mailboxes.
+    pub mailbox_messages: u64,
     /// Services.
     pub services: u64,
+    /// Requests that wait for a worker.
+    pub service_requests_waiting: u64,
+    /// Requests that workers have and have not acknowledged.
+    pub service_requests_at_work: u64,
+    /// Workers that can take a request.
+    pub service_workers_ready: u64,
     /// Readers at the end of their stream, which get messages from memory.
     pub stream_readers_live: u64,
     /// Readers that read on in the log of their stream.
     pub stream_readers_replaying: u64,
-    /// The number of messages that the reader of a stream that is furthest behind has yet to read.
+    /// The credit that the readers of streams with a limit have left, together.
+    pub stream_credit: u64,
+    /// The number of messages that the reader of a stream that is furthest behind has yet to read, named readers that are away
+    /// included.
     pub stream_lag_max: u64,
     /// Publisher confirms: acks, each of which may stand for many messages.
     pub confirms: u64,

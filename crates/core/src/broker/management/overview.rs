@@ -96,6 +96,8 @@ pub struct ConsumerOverview {
     pub prefetch_count: u16,
     /// Its deliveries that are not acknowledged.
     pub unacknowledged: u32,
+    /// The number of messages that it may get before it acknowledges; None without a limit.
+    pub credit: Option<u32>,
     /// Its offset in the stream, if it reads one.
     pub progress: Option<ReaderProgress>,
 }
@@ -106,16 +108,23 @@ impl Broker {
     pub fn metrics(&self) -> Metrics {
         let (connections, channels, consumers) = self.clients.counts();
         let readers = self.count_readers();
+        let (mailboxes, services) =
+            (self.count_addresses(AddressKind::Mailbox), self.count_addresses(AddressKind::Service));
         Metrics {
             connections: connections as u64,
             channels: channels as u64,
             consumers: consumers as u64,
             queues: self.queues.len() as u64,
             senders_waiting: self.waiting_senders.len() as u64,
-            mailboxes: self.count_addresses(AddressKind::Mailbox),
-            services: self.count_addresses(AddressKind::Service),
+            mailboxes: mailboxes.queues,
+            mailbox_messages: mailboxes.ready,
+            services: services.queues,
+            service_requests_waiting: services.ready,
+            service_requests_at_work: services.unacknowledged,
+            service_workers_ready: services.consumers_ready,
             stream_readers_live: readers.live,
             stream_readers_replaying: readers.replaying,
+            stream_credit: readers.credit,
             stream_lag_max: readers.lag_max,
             messages: self.messages.len() as u64,
             messages_ready: self.queues.iter().map(|(_, queue)| queue.ready().len() as u64).sum(),
@@ -129,10 +138,6 @@ impl Broker {
             events_dropped: self.events.dropped,
             ..self.metrics
         }
-    }
-
-    fn count_addresses(&self, kind: AddressKind) -> u64 {
-        self.queues.iter().filter(|(_, queue)| queue.policy.address == Some(kind)).count() as u64
     }
 
     /// The name of the method that was carried out last, as in `queue.bind`; empty before the first.
@@ -224,6 +229,7 @@ impl Broker {
                 exclusive: consumer.is_exclusive,
                 prefetch_count: consumer.credit.limit(),
                 unacknowledged: consumer.credit.outstanding(),
+                credit: self.credit_of(consumer),
                 progress: self.progress_of(consumer),
             })
         })

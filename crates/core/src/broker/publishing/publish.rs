@@ -8,7 +8,7 @@ use crate::journal::AppendError;
 
 use crate::broker::Broker;
 use crate::broker::access::control::{Resource, Verb};
-use crate::broker::addresses::stamp::stamp;
+use crate::broker::addresses::stamp::{stamp, without_sender};
 use crate::broker::connections::content::PublishFlags;
 use crate::broker::connections::turn::STEP_NS;
 use crate::broker::durability::journal_access::Durability;
@@ -52,6 +52,7 @@ impl Broker {
         if flags.immediate() {
             return Err(error(ReplyCode::NotImplemented, "immediate=true").at_publish());
         }
+        let message = without_sender(&message.parts()).map_or(message, Arrived::Joined);
         let connection = self.clients[slot].connection;
         self.backpressure.has_passed = false;
         let result = self.publish_or_keep(slot, message, flags);

@@ -8,7 +8,7 @@ use crate::amqp::method::{BasicAck, BasicNack, BasicReject, ConnectionClose};
 use crate::amqp::{AmqpError, Frame, FrameKind, MethodId, ReplyCode};
 use crate::broker::Broker;
 use crate::broker::connections::content::PublishFlags;
-use crate::broker::errors::error;
+use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle};
 use crate::broker::parts::Arrived;
 use crate::broker::publishing::waiting_senders::WaitingMessage;
@@ -43,11 +43,36 @@ impl Broker {
         it.has_waiting_senders = true;
         let queue = Handle { id: queue, serial: it.serial };
         let channel = &mut self.clients[slot];
-        channel.waiting = Some(Box::new(WaitingMessage { queue, joined, flags }));
+        let since = self.clock.now();
+        channel.waiting = Some(Box::new(WaitingMessage { queue, joined, flags, since }));
         self.waiting_senders.push(queue, Handle { id: slot, serial: channel.serial });
         self.backpressure.count_unfinished(&mut self.clients[slot]);
         self.metrics.senders_waited += 1;
         Ok(())
+    }
+
+    /// Refuse the message that waits with a channel if it has waited for its time: with a nack where messages are confirmed, and
+    /// else by closing the channel, since its sender cannot be told otherwise. Returns whether it was refused.
+    pub(crate) fn refuse_waiting(&mut self, connection: ConnectionSlot, slot: ChannelSlot) -> bool {
+        let Some(waiting) = &self.clients[slot].waiting else { return false };
+        let waited_ms = self.clock.now().saturating_sub(waiting.since) / 1000;
+        let queue = waiting.queue;
+        let limit = self.queues.queue_of(queue).and_then(|queue| queue.policy.wait_ms);
+        let Some(limit) = limit.filter(|limit| waited_ms > *limit) else { return false };
+        let name = self.topology.queue_info(queue.id).map_or("", |info| info.name);
+        let reason = format!("queue '{name}' was full for {} s, and the message is refused", limit / 1000);
+        self.drop_waiting(slot);
+        self.backpressure.count_unfinished(&mut self.clients[slot]);
+        self.metrics.refused += 1;
+        let number = self.clients[slot].number;
+        let refused = match self.count_publish(slot) {
+            None => Err(error(ReplyCode::PreconditionFailed, &reason)),
+            published => self.nack(slot, published),
+        };
+        if let Err(error) = refused {
+            self.refuse(connection, number, error.at_publish());
+        }
+        true
     }
 
     /// Whether a frame has to wait because its channel does.

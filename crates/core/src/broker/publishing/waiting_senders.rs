@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
+use crate::broker::clock::Micros;
 use crate::broker::connections::content::PublishFlags;
 use crate::broker::ids::{ChannelSlot, Handle};
 use crate::broker::parts::JoinedParts;
@@ -15,6 +16,8 @@ pub(crate) struct WaitingMessage {
     pub queue: Handle<QueueId>,
     pub joined: JoinedParts,
     pub flags: PublishFlags,
+    /// The time since which it waits.
+    pub since: Micros,
 }
 
 /// The channels that wait for room in each queue, in the order in which they came.

@@ -46,6 +46,8 @@ pub(crate) struct Policy {
     pub message_ttl_ms: Option<u64>,
     /// The time after which an unused queue is deleted.
     pub expires_ms: Option<u64>,
+    /// The time that a message waits for room with its sender, before it is refused.
+    pub wait_ms: Option<u64>,
     /// The destination of dropped messages.
     pub dead_letters: Option<DeadLetters>,
     /// A stream's retention by age.

@@ -53,6 +53,8 @@ pub(super) struct Faults {
     pub forgets_place: bool,
     /// The offset of a named reader is behind what it has not acknowledged.
     pub forgets_unacknowledged: bool,
+    /// Do not mark what is delivered to a named reader again.
+    pub forgets_delivered: bool,
     /// A reader passes over one message more than the summary of a run says.
     pub skips_too_far: bool,
     /// Deliver to live readers before the disk has it.

@@ -13,7 +13,7 @@ use crate::broker::ids::{ChannelSlot, LogId};
 use crate::broker::streams::cursor::Cursor;
 use crate::broker::streams::named_readers::READER;
 use crate::broker::streams::numbers::Numbers;
-use crate::broker::streams::reader_offset::NamedReader;
+use crate::broker::streams::reading::OFFSET;
 use crate::broker::streams::skipping::Skipping;
 use crate::broker::streams::stream::StreamReader;
 use crate::broker::topology::{ConsumerFilter, QueueId, check_query_arguments};
@@ -39,6 +39,9 @@ impl Broker {
         let filter = self.consumer_filter(channel, consume.arguments)?;
         let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let name = self.reader_name(queue, consume)?;
+        if name.is_some() {
+            self.durability.check_room()?;
+        }
         let offset = name.as_ref().and_then(|name| self.offset_of(queue, name));
         let cursor = self.cursor(log, consume.arguments, offset)?;
         if let Some(filter) = &filter {
@@ -47,12 +50,7 @@ impl Broker {
             added?;
         }
         let skipping = Skipping::of(filter.as_ref());
-        let named = name.map(|name| {
-            if let Some(stream) = &mut self.queues[queue].stream {
-                stream.offsets.entry(name.clone()).or_default().is_read = true;
-            }
-            Box::new(NamedReader::new(name))
-        });
+        let named = name.and_then(|name| self.begin_named(queue, name, &cursor));
         Ok(Some(Box::new(StreamReader {
             cursor,
             filter,
@@ -61,6 +59,7 @@ impl Broker {
             missed: 0,
             is_live: false,
             is_listed: false,
+            fallbacks: 0,
         })))
     }
 
@@ -95,7 +94,7 @@ impl Broker {
 
 /// The start of a reader of a stream without history: its next message, or the one with a number.
 fn start_without_history(arguments: RawTable<'_>, numbers: &Numbers) -> Result<Sequence, String> {
-    let Some(value) = arguments.get("x-stream-offset") else { return Ok(numbers.next()) };
+    let Some(value) = arguments.get(OFFSET) else { return Ok(numbers.next()) };
     match (value.as_str(), value.as_i64().map(u64::try_from)) {
         (Some("first" | "last" | "next"), _) => Ok(numbers.next()),
         (None, Some(Ok(number))) => Ok(Sequence(number)),
@@ -107,7 +106,7 @@ fn start_without_history(arguments: RawTable<'_>, numbers: &Numbers) -> Result<S
 fn start(arguments: RawTable<'_>, log: &Log, wall_us: i64) -> Result<Start, String> {
     const EXPECTED: &str = "expected first, last, next, a number, a timestamp, or an age as in '1h'";
     let number = |number: i64| u64::try_from(number).map(|number| Start::Sequence(Sequence(number)));
-    match arguments.get("x-stream-offset") {
+    match arguments.get(OFFSET) {
         None => Ok(Start::Next),
         Some(RawValue::Timestamp(seconds)) => {
             Ok(Start::Time(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000)))

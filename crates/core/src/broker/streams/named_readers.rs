@@ -1,8 +1,9 @@
 //! Named readers: the broker keeps the offset of each, and it resumes there, whoever it is then and after every restart.
 //!
 //! An offset is the number of the first message that was not acknowledged, and is recorded as a definition that goes with its
-//! stream: at most a tick after an acknowledgement, and at once when the reader goes. After a crash a reader may get again
-//! what it acknowledged within that time, and never misses anything.
+//! stream: before the first delivery, at most a tick after an acknowledgement, and at once when the reader goes. After a crash
+//! a reader may get again what it acknowledged within that time, and never misses anything. What may have been delivered
+//! before is marked as redelivered: up to the last number that was delivered, or after a crash up to the end of the stream.
 
 use crate::amqp::method::BasicConsume;
 use crate::amqp::{AmqpError, ReplyCode};
@@ -12,7 +13,8 @@ use crate::broker::Broker;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::errors::error;
 use crate::broker::ids::{ConsumerSlot, Handle};
-use crate::broker::streams::reader_offset::{ReaderOffset, ReaderOverview};
+use crate::broker::streams::cursor::Cursor;
+use crate::broker::streams::reader_offset::{NamedReader, ReaderOffset, ReaderOverview, RecordedOffset};
 use crate::broker::topology::{Definition, DefinitionKey, NOBODY, QueueId, QueueInfo, TopologyChange};
 
 /// The argument of a consumer that names a reader.
@@ -57,7 +59,26 @@ impl Broker {
 
     /// The offset at which a named reader resumes; None for a new one.
     pub(super) fn offset_of(&self, queue: QueueId, name: &str) -> Option<Sequence> {
-        self.queues[queue].stream.as_ref()?.offsets.get(name)?.next
+        Some(self.queues[queue].stream.as_ref()?.offsets.get(name)?.recorded?.next)
+    }
+
+    /// Begin to read under a name. The answer to the client, and with it all deliveries, waits until the offset is recorded.
+    pub(super) fn begin_named(&mut self, queue: QueueId, name: Box<str>, cursor: &Cursor) -> Option<Box<NamedReader>> {
+        let offset = self.queues[queue].stream.as_mut()?.offsets.entry(name.clone()).or_default();
+        offset.is_read = true;
+        #[cfg(test)]
+        if self.faults.forgets_delivered {
+            offset.delivered = Sequence(0);
+        }
+        let named = NamedReader::new(name, offset.delivered);
+        // One that looks for a time begins there again after a crash.
+        if !cursor.awaits_time() {
+            let recorded = RecordedOffset { next: cursor.position(), delivered: None };
+            if self.record_offset(queue, &named.name, recorded) {
+                self.record_changes();
+            }
+        }
+        Some(Box::new(named))
     }
 
     /// Note that a delivery to a consumer was acknowledged.
@@ -79,7 +100,10 @@ impl Broker {
             if let Some(named) = consumer.reader.as_mut().and_then(|reader| reader.named.as_mut()) {
                 named.is_listed = false;
                 let consumer = &self.clients[handle.id];
-                is_any |= self.record_offset(consumer.queue, self.next_of(consumer));
+                let (queue, next) = (consumer.queue, self.next_of(consumer));
+                is_any |= next.is_some_and(|(name, next)| {
+                    self.record_offset(queue, &name, RecordedOffset { next, delivered: None })
+                });
             }
         }
         if is_any {
@@ -93,8 +117,10 @@ impl Broker {
         let offset =
             self.queues.get_mut(consumer.queue).and_then(|queue| queue.stream.as_mut()?.offsets.get_mut(&named.name));
         let Some(offset) = offset else { return };
-        offset.is_read = false;
-        if self.record_offset(consumer.queue, self.next_of(consumer)) {
+        (offset.is_read, offset.delivered) = (false, named.delivered());
+        let Some((name, next)) = self.next_of(consumer) else { return };
+        let recorded = RecordedOffset { next, delivered: Some(named.delivered()) };
+        if self.record_offset(consumer.queue, &name, recorded) {
             self.record_changes();
         }
     }
@@ -117,31 +143,33 @@ impl Broker {
     }
 
     /// Record an offset, if it has changed. Returns whether it has.
-    fn record_offset(&mut self, queue: QueueId, offset: Option<(Box<str>, Sequence)>) -> bool {
-        let Some((name, next)) = offset else { return false };
+    fn record_offset(&mut self, queue: QueueId, name: &str, recorded: RecordedOffset) -> bool {
         let Some(info) = self.topology.queue_info(queue) else { return false };
         let QueueInfo { vhost, name: stream, .. } = info;
         let definition = Definition::Reader {
             vhost: self.name_of(vhost),
             stream: stream.to_owned(),
-            name: name.to_string(),
-            next: next.0,
+            name: name.to_owned(),
+            next: recorded.next.0,
+            delivered: recorded.delivered.map(|delivered| delivered.0),
         };
-        let Some(offset) = self.queues[queue].stream.as_mut().and_then(|stream| stream.offsets.get_mut(&name)) else {
+        let Some(offset) = self.queues[queue].stream.as_mut().and_then(|stream| stream.offsets.get_mut(name)) else {
             return false;
         };
-        if offset.next.replace(next) == Some(next) {
+        if offset.recorded.replace(recorded) == Some(recorded) {
             return false;
         }
         // Without room, a crash takes the reader back to the offset that was recorded last.
         self.durability.add_change(TopologyChange::Added(definition))
     }
 
-    /// Take the offset of a named reader that was recovered.
-    pub(crate) fn recover_offset(&mut self, queue: QueueId, name: &str, next: u64) {
-        if let Some(stream) = &mut self.queues[queue].stream {
-            stream.offsets.insert(name.into(), ReaderOffset { next: Some(Sequence(next)), is_read: false });
-        }
+    /// Take the offset of a named reader that was recovered. If it was reading, everything may have been delivered to it.
+    pub(crate) fn recover_offset(&mut self, queue: QueueId, name: &str, next: u64, delivered: Option<u64>) {
+        let Some(stream) = &mut self.queues[queue].stream else { return };
+        let recorded = RecordedOffset { next: Sequence(next), delivered: delivered.map(Sequence) };
+        let end = self.streams.synced(stream.log).unwrap_or_default();
+        let delivered = recorded.delivered.unwrap_or(end);
+        stream.offsets.insert(name.into(), ReaderOffset { recorded: Some(recorded), delivered, is_read: false });
     }
 
     /// Forget the offset of a named reader. Returns whether there was one.
@@ -177,8 +205,11 @@ impl Broker {
             lag: end.0.saturating_sub(next.0),
             is_reading,
         };
-        let mut readers: Vec<_> =
-            stream.offsets.iter().filter_map(|(name, offset)| Some(of(name, offset.next?, offset.is_read))).collect();
+        let mut readers: Vec<_> = stream
+            .offsets
+            .iter()
+            .filter_map(|(name, offset)| Some(of(name, offset.recorded?.next, offset.is_read)))
+            .collect();
         for consumer in self.queues[queue].consumers.iter().filter_map(|slot| self.clients.consumer_in(*slot)) {
             if let Some((name, next)) = self.next_of(consumer) {
                 readers.retain(|reader| *reader.name != *name);

@@ -13,10 +13,21 @@ const UNSETTLED_MAX: usize = 2 * 65_536;
 /// The offset of a named reader, as its stream keeps it.
 #[derive(Debug, Default)]
 pub(crate) struct ReaderOffset {
-    /// The number that it reads next; None before it is known.
-    pub(super) next: Option<Sequence>,
+    /// The offset that is recorded; None before that.
+    pub(super) recorded: Option<RecordedOffset>,
+    /// The last number that may have been delivered to it.
+    pub(super) delivered: Sequence,
     /// Whether a consumer reads under this name.
     pub(super) is_read: bool,
+}
+
+/// The offset of a named reader as it is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedOffset {
+    /// The number that it reads next.
+    pub next: Sequence,
+    /// The last number that was delivered to it; None while it reads, when it may be any.
+    pub delivered: Option<Sequence>,
 }
 
 /// The unacknowledged deliveries of a consumer that is a named reader.
@@ -25,6 +36,10 @@ pub(crate) struct NamedReader {
     pub(super) name: Box<str>,
     /// The numbers of deliveries that were not acknowledged: of too many the first ones, which decide where it resumes.
     unsettled: BTreeSet<Sequence>,
+    /// The last number that may have been delivered under this name before this consumer.
+    delivered_before: Sequence,
+    /// The last number that was delivered to this consumer.
+    delivered: Sequence,
     /// Whether it is among those whose offsets are recorded in the next tick.
     pub(super) is_listed: bool,
 }
@@ -46,16 +61,25 @@ pub struct ReaderOverview {
 pub(crate) type ReaderOffsets = HashMap<Box<str>, ReaderOffset>;
 
 impl NamedReader {
-    pub fn new(name: Box<str>) -> Self {
-        Self { name, unsettled: BTreeSet::new(), is_listed: false }
+    /// The reader of this name, under which everything up to `delivered_before` may have been delivered.
+    pub fn new(name: Box<str>, delivered_before: Sequence) -> Self {
+        let (unsettled, delivered) = (BTreeSet::new(), Sequence(0));
+        Self { name, unsettled, delivered_before, delivered, is_listed: false }
     }
 
-    /// Note a delivery.
-    pub fn deliver(&mut self, sequence: Sequence) {
+    /// Note a delivery. Returns whether it may have been delivered under this name before.
+    pub fn deliver(&mut self, sequence: Sequence) -> bool {
         self.unsettled.insert(sequence);
         if self.unsettled.len() > UNSETTLED_MAX {
             self.unsettled.pop_last();
         }
+        self.delivered = self.delivered.max(sequence);
+        sequence <= self.delivered_before
+    }
+
+    /// The last number that may have been delivered under this name.
+    pub(super) fn delivered(&self) -> Sequence {
+        self.delivered.max(self.delivered_before)
     }
 
     /// Note that a delivery was acknowledged.

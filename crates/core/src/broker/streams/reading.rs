@@ -28,7 +28,7 @@ use crate::broker::queues::policy::Policy;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::streams::all_streams::Numbered;
 use crate::broker::streams::cursor::Cursor;
-use crate::broker::streams::reader_offset::ReaderOffsets;
+use crate::broker::streams::reader_offset::{NamedReader, ReaderOffsets};
 use crate::broker::streams::skipping::Step;
 use crate::broker::streams::stream::{Stream, StreamReader};
 use crate::broker::streams::stream_record::StreamRecord;
@@ -42,6 +42,11 @@ const SUMMARY_STEPS: u32 = 16;
 
 /// The bytes of a record that take a step to read and deliver, besides the one that every record takes.
 const BYTES_PER_STEP: usize = 128;
+
+/// The header of a delivery with the message's number, and the argument that says where a reader begins.
+pub(super) const OFFSET: &str = "x-stream-offset";
+/// The header of a delivery that says how many messages its reader has missed before.
+pub(super) const MISSED: &str = "x-stream-missed";
 
 /// The log of a new stream, its directory, and the id that its definition will have.
 pub(crate) type NewLog = (Log, PathBuf, DefinitionId);
@@ -198,7 +203,8 @@ impl Broker {
             if self.skip(queue, &mut reader) {
                 continue;
             }
-            let Cursor::Log(cursor) = &mut reader.cursor else {
+            let StreamReader { cursor, filter, missed, named, .. } = &mut *reader;
+            let Cursor::Log(cursor) = cursor else {
                 self.pass_missed(queue, &mut reader);
                 has_more = false;
                 continue;
@@ -207,15 +213,17 @@ impl Broker {
                 Ok(Some(LogItem::Record(record))) => {
                     self.turn.spend(1 + (record.body.len() / BYTES_PER_STEP) as u32);
                     let sequence = record.sequence;
-                    if self.read_record(slot, &reader.filter, &mut reader.missed, sequence, record.body)
-                        && let Some(named) = &mut reader.named
-                    {
-                        named.deliver(sequence);
-                    }
+                    self.read_record(
+                        slot,
+                        filter.as_ref(),
+                        (&mut *missed, named.as_deref_mut()),
+                        sequence,
+                        record.body,
+                    );
                 }
-                Ok(Some(LogItem::Missed(first, last))) => reader.missed += last.0 - first.0 + 1,
+                Ok(Some(LogItem::Missed(first, last))) => *missed += last.0 - first.0 + 1,
                 Ok(Some(LogItem::Damaged(damage))) => {
-                    reader.missed += damage.last.0 - damage.first.0 + 1;
+                    *missed += damage.last.0 - damage.first.0 + 1;
                     self.report_lost(queue, format!("numbers {} to {} are damaged", damage.first, damage.last));
                 }
                 Ok(None) => has_more = false,
@@ -287,19 +295,18 @@ impl Broker {
         }
     }
 
-    /// Deliver one record, if the reader wants it. Returns whether it does.
+    /// Deliver one record, if the reader wants it.
     fn read_record(
         &mut self,
         slot: ConsumerSlot,
-        filter: &Option<ConsumerFilter>,
-        missed: &mut u64,
+        filter: Option<&ConsumerFilter>,
+        (missed, named): (&mut u64, Option<&mut NamedReader>),
         sequence: Sequence,
         bytes: &[u8],
-    ) -> bool {
+    ) {
         let Ok(record) = StreamRecord::decode(bytes) else {
             *missed += 1;
-            self.report_lost(self.clients[slot].queue, format!("record {sequence} is no message"));
-            return false;
+            return self.report_lost(self.clients[slot].queue, format!("record {sequence} is no message"));
         };
         if let Some(filter) = filter {
             let view = View::new(&mut self.streams.view, record.properties, record.body);
@@ -309,20 +316,27 @@ impl Broker {
             self.metrics.count_reading(reading);
             self.turn.spend((reading.spent_ns / STEP_NS) as u32);
             if !is_match {
-                return false;
+                return;
             }
         }
+        let redelivered = named.is_some_and(|named| named.deliver(sequence));
         let properties = annotated(record.properties, sequence, std::mem::take(missed));
-        self.write_record(slot, sequence, &Parts { properties: &properties, ..record.parts(bytes) });
-        true
+        self.write_record(slot, sequence, &Parts { properties: &properties, ..record.parts(bytes) }, redelivered);
     }
 
     /// Deliver the record with this number to a reader that can take it.
-    pub(super) fn write_record(&mut self, slot: ConsumerSlot, sequence: Sequence, parts: &Parts<'_>) {
+    pub(super) fn write_record(
+        &mut self,
+        slot: ConsumerSlot,
+        sequence: Sequence,
+        parts: &Parts<'_>,
+        redelivered: bool,
+    ) {
         let output_bytes_max = self.output_bytes_max();
         let mut outlet = self.clients.outlet(slot);
-        let tag = outlet.write(false, parts, output_bytes_max);
+        let tag = outlet.write(redelivered, parts, output_bytes_max);
         self.metrics.delivered += 1;
+        self.metrics.redelivered += u64::from(redelivered);
         if outlet.consumer.no_ack {
             return;
         }
@@ -335,17 +349,14 @@ impl Broker {
     }
 }
 
-/// The properties of a delivery: those of the message, and its offset.
+/// The properties of a delivery: those of the message, its offset, and how many messages its reader has missed before. What
+/// the publisher has written under these names is left out.
 pub(super) fn annotated(properties: BasicProperties<'_>, sequence: Sequence, missed: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(properties.as_bytes().len() + 64);
-    properties.encode_with_header("x-stream-offset", &FieldValue::I64(sequence.0 as i64), &mut bytes);
-    if missed == 0 {
-        return bytes;
-    }
-    let mut with_missed = Vec::with_capacity(bytes.len() + 32);
-    let missed = FieldValue::I64(i64::try_from(missed).unwrap_or(i64::MAX));
-    BasicProperties::from_checked(&bytes).encode_with_header("x-stream-missed", &missed, &mut with_missed);
-    with_missed
+    let number = FieldValue::I64(sequence.0 as i64);
+    let missed = (missed > 0).then(|| FieldValue::I64(i64::try_from(missed).unwrap_or(i64::MAX)));
+    properties.encode_with_headers(&[(OFFSET, Some(&number)), (MISSED, missed.as_ref())], &mut bytes);
+    bytes
 }
 
 /// The refusal of a stream that has no log, for this reason.

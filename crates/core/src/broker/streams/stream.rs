@@ -50,6 +50,8 @@ pub(crate) struct StreamReader {
     pub(super) is_live: bool,
     /// Whether it is in the matching table of its stream.
     pub(super) is_listed: bool,
+    /// How often it has fallen back from live delivery to the log.
+    pub(super) fallbacks: u64,
 }
 
 impl StreamReader {
@@ -62,6 +64,7 @@ impl StreamReader {
     pub(super) fn return_to_log(&mut self, sequence: Sequence) {
         self.cursor.seek(sequence);
         self.is_live = false;
+        self.fallbacks += 1;
     }
 }
 

@@ -116,6 +116,49 @@ fn a_sender_cannot_be_forged_on_any_way_to_a_mailbox() {
 }
 
 #[test]
+fn nobody_else_gets_a_sender_that_a_client_has_written() {
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let mallory = client(&mut world, "mallory");
+    for (name, arguments) in [
+        ("plain", vec![("x-dead-letter-exchange", text("")), ("x-dead-letter-routing-key", text("letters"))]),
+        ("letters", vec![]),
+        ("log", vec![("x-queue-type", text("stream"))]),
+    ] {
+        let arguments = table(&arguments);
+        world.send(mallory, 1, QueueDeclare { queue: name, durable: true, arguments, ..Default::default() });
+        world.commit_streams();
+        assert_eq!(names(&world.seen(mallory)), ["queue.declare-ok"]);
+    }
+    let headers =
+        table(&[("n", crate::amqp::FieldValue::I32(1)), ("x-sender", text("ann")), ("x-stream-missed", text("7"))]);
+    let forged = PropertyFields { headers: Some(headers), message_id: Some("m"), ..Default::default() };
+    let check = |seen: &[ReceivedMethod], way: &str| {
+        let properties = BasicProperties::parse(&seen.last().expect(way).properties).expect("properties");
+        let headers = properties.headers().expect("headers");
+        assert!(headers.get("x-sender").is_none(), "{way}");
+        assert_eq!(headers.get("n").and_then(|value| value.as_i64()), Some(1), "{way}");
+        assert_eq!(properties.message_id(), Some("m"), "{way}");
+    };
+    world.broker.receive(mallory, &published("", "plain", &forged, b"x"), 0);
+    let seen = world.ask(mallory, 1, BasicGet { queue: "plain", ..Default::default() });
+    check(&seen, "a queue");
+    world.ask(mallory, 1, crate::amqp::method::BasicReject { delivery_tag: 1, requeue: false });
+    world.broker.work(1_000);
+    world.commit();
+    check(&world.ask(mallory, 1, BasicGet { queue: "letters", ..Default::default() }), "a dead letter");
+    world.ask(mallory, 1, TxSelect {});
+    world.broker.receive(mallory, &published("", "log", &forged, b"x"), 0);
+    world.ask(mallory, 1, TxCommit {});
+    world.commit();
+    let reader = world.connect();
+    let seen = super::streaming::read(&mut world, reader, 1, &[("x-stream-offset", text("first"))]);
+    check(&seen, "a stream, in a transaction");
+    let headers = BasicProperties::from_checked(&seen[0].properties).headers().expect("headers");
+    assert!(headers.get("x-stream-missed").is_none(), "nothing was missed");
+}
+
+#[test]
 fn only_the_owner_reads_a_mailbox_and_acknowledges_what_it_reads() {
     let mut world = TestBroker::default();
     client(&mut world, "bob");
@@ -339,6 +382,107 @@ fn two_clients_whose_mailboxes_are_full_can_still_read_them() {
     assert_eq!(bodies(&seen), ["1"]);
     assert_eq!(bodies(&world.ask(ann, 2, ack(1))), ["2"]);
     assert!(names(&world.seen(bob)).contains(&"basic.ack"));
+}
+
+/// Let time pass until a moment, in microseconds.
+fn wait(world: &mut TestBroker, until: u64) {
+    while world.now < until {
+        world.now += 100_000;
+        world.broker.tick(world.now, super::client::EPOCH_US + world.now as i64);
+    }
+}
+
+fn with_times(wait_ms: u64, worker_ms: u64) -> BrokerOptions {
+    let settings = AddressSettings { length_max: 1, wait_ms: Some(wait_ms), ..AddressSettings::default() };
+    let service = AddressSettings { consumer_timeout_ms: Some(worker_ms), ..AddressSettings::default() };
+    BrokerOptions { addresses: Addresses { mailbox: settings, service }, ..BrokerOptions::default() }
+}
+
+#[test]
+fn a_sender_waits_no_longer_than_its_time_and_is_told() {
+    let mut world = TestBroker::new(with_times(5_000, 60_000));
+    let (ann, carol, bob) = (client(&mut world, "ann"), client(&mut world, "carol"), client(&mut world, "bob"));
+    world.confirm_select(ann);
+    for body in [b"1", b"2"] {
+        world.publish(ann, "mailbox", "bob", body);
+    }
+    world.publish(ann, "mailbox", "carol", b"3");
+    world.publish(carol, "mailbox", "bob", b"4");
+    assert_eq!(world.broker.metrics().senders_waiting, 2);
+    wait(&mut world, 4_900_000);
+    assert_eq!(names(&world.seen(ann)), ["basic.ack"]);
+    wait(&mut world, 8_000_000);
+    let seen = world.seen(ann);
+    assert!(matches!(seen[0].method(), Method::BasicNack(nack) if nack.delivery_tag == 2), "{:?}", names(&seen));
+    assert!(matches!(seen[1].method(), Method::BasicAck(ack) if ack.delivery_tag == 3), "what came behind goes on");
+    let (channel, code, text) = closed(&world.seen(carol)).expect("closed");
+    assert_eq!((channel, code), (1, 406));
+    assert!(text.contains("queue 'amq.mailbox.bob' was full for 5 s"), "{text}");
+    assert_eq!((world.broker.metrics().senders_waiting, world.broker.metrics().refused), (0, 2));
+    assert_eq!(bodies(&world.consume(bob, "amq.mailbox.bob", "c", false)), ["1"]);
+    assert!(world.ask(bob, 1, ack(1)).is_empty(), "what was refused does not come");
+    world.publish(ann, "mailbox", "bob", b"5");
+    assert_eq!(bodies(&world.seen(bob)), ["5"]);
+}
+
+#[test]
+fn a_worker_whose_reply_waits_for_a_full_mailbox_loses_its_request_in_time() {
+    let mut world = TestBroker::new(with_times(600_000, 5_000));
+    let (ann, worker, next) = (client(&mut world, "ann"), client(&mut world, ""), client(&mut world, ""));
+    world.publish(ann, "service", "resize", b"request");
+    assert_eq!(bodies(&world.consume(worker, "amq.service.resize", "w", false)), ["request"]);
+    world.consume(next, "amq.service.resize", "w", false);
+    for body in [b"1", b"2", b"3"] {
+        world.publish(worker, "", "amq.mailbox.ann", body);
+    }
+    assert!(!world.broker.wants_input(worker), "it is held by its own reply");
+    wait(&mut world, 8_000_000);
+    assert_eq!(closed(&world.seen(worker)).map(|(_, code, _)| code), Some(406));
+    assert!(world.broker.wants_input(worker));
+    assert_eq!(bodies(&world.seen(next)), ["request"]);
+    assert_eq!((world.broker.metrics().senders_waiting, world.broker.metrics().consumer_timeouts), (0, 1));
+}
+
+#[test]
+fn an_owner_has_its_time_to_acknowledge_and_messages_their_own_to_live() {
+    let mailbox = AddressSettings { consumer_timeout_ms: Some(5_000), ..AddressSettings::default() };
+    let addresses = Addresses { mailbox, ..Addresses::default() };
+    let mut world = TestBroker::new(BrokerOptions { addresses, ..BrokerOptions::default() });
+    let (ann, bob) = (client(&mut world, "ann"), client(&mut world, "bob"));
+    world.publish(ann, "mailbox", "bob", b"1");
+    assert_eq!(bodies(&world.consume(bob, "amq.mailbox.bob", "c", false)), ["1"]);
+    wait(&mut world, 8_000_000);
+    assert_eq!(closed(&world.seen(bob)).map(|(_, code, _)| code), Some(406));
+    let short = PropertyFields { expiration: Some("1000"), ..Default::default() };
+    let bytes = published("mailbox", "bob", &short, b"2");
+    world.broker.receive(ann, &bytes, world.now);
+    let bob = client(&mut world, "bob");
+    let seen = world.ask(bob, 1, BasicGet { queue: "amq.mailbox.bob", ..Default::default() });
+    assert_eq!(bodies(&seen), ["1"]);
+    assert!(matches!(seen[0].method(), Method::BasicGetOk(it) if it.redelivered));
+    wait(&mut world, 10_000_000);
+    let seen = world.ask(bob, 1, BasicGet { queue: "amq.mailbox.bob", ..Default::default() });
+    assert_eq!(names(&seen), ["basic.get-empty"], "the second has lived its time");
+}
+
+#[test]
+fn what_is_not_durable_is_gone_after_a_restart() {
+    let service = AddressSettings { durable: false, ..AddressSettings::default() };
+    let addresses = Addresses { service, ..Addresses::default() };
+    let options = BrokerOptions { addresses, ..BrokerOptions::default() };
+    let disk = SimulatedDisk::default();
+    let (mut world, _) = TestBroker::on_disk(&disk, options.clone());
+    let ann = client(&mut world, "ann");
+    world.confirm_select(ann);
+    world.publish(ann, "service", "resize", b"request");
+    assert_eq!(names(&world.seen(ann)), ["basic.ack"], "it waits for no disk");
+    world.publish(ann, "mailbox", "bob", b"letter");
+    world.commit();
+    drop(world);
+    let (mut world, _) = TestBroker::on_disk(&disk, options);
+    assert_eq!((world.broker.metrics().mailboxes, world.broker.metrics().services), (2, 0));
+    let worker = client(&mut world, "");
+    assert_eq!(bodies(&world.consume(worker, "amq.service.resize", "w", false)), [""; 0]);
 }
 
 #[test]

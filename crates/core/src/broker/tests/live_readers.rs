@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::client::{EPOCH_US, TestBroker, bodies, published, text};
+use super::client::{EPOCH_US, TestBroker, bodies, published, table, text};
 use super::streaming::{declare, offsets, publish, read};
-use crate::amqp::method::{BasicAck, BasicCancel, QueueDelete};
+use crate::amqp::method::{BasicAck, BasicCancel, BasicConsume, BasicQos, QueueDeclare, QueueDelete};
 use crate::amqp::{FieldValue, PropertyFields, RawTable, Table};
 use crate::broker::topology::QueryLimits;
 use crate::broker::{BrokerOptions, ConnectionId};
@@ -155,6 +155,33 @@ fn live_readers_read_the_log_when_too_much_waits_in_memory() {
     }
     assert!(seen.iter().copied().eq(1..=168), "{seen:?}");
     assert_eq!((world.broker.live_reader_count(), world.broker.memory().journal < 4 << 20), (1, true));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn the_stream_that_keeps_the_most_falls_back_and_the_others_stay_live() {
+    let (mut world, ids) = world::<3>(BrokerOptions::default());
+    let arguments = table(&[("x-queue-type", text("stream"))]);
+    world.send(ids[0], 1, QueueDeclare { queue: "small", durable: true, arguments, ..Default::default() });
+    world.commit_streams();
+    read(&mut world, ids[1], 1_000, &[]);
+    world.ask(ids[2], 1, BasicQos { prefetch_size: 0, prefetch_count: 9, global: false });
+    world.ask(ids[2], 1, BasicConsume { queue: "small", ..Default::default() });
+    assert_eq!(world.broker.live_reader_count(), 2);
+    for _ in 0..167 {
+        world.broker.receive(ids[0], &published("", "log", &PropertyFields::default(), &[7; 100_000]), 0);
+    }
+    assert_eq!(world.broker.live_reader_count(), 2, "there is still room");
+    for _ in 0..2 {
+        world.broker.receive(ids[0], &published("", "small", &PropertyFields::default(), &[7; 50_000]), 0);
+    }
+    assert_eq!(world.broker.live_reader_count(), 1);
+    let fallbacks: Vec<_> =
+        world.broker.consumers().map(|it| (it.queue, it.progress.expect("a reader").fallbacks)).collect();
+    assert!(
+        fallbacks.contains(&("log".to_owned(), 1)) && fallbacks.contains(&("small".to_owned(), 0)),
+        "{fallbacks:?}"
+    );
 }
 
 #[test]

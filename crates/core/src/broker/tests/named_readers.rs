@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::client::{ReceivedMethod, TestBroker, closed, names, table, text};
 use super::streaming::{declare, offsets, publish, read};
-use crate::amqp::method::{BasicAck, BasicCancel, BasicConsume, BasicNack, BasicQos, ChannelClose};
+use crate::amqp::method::{BasicAck, BasicCancel, BasicConsume, BasicDeliver, BasicNack, BasicQos, ChannelClose};
 use crate::amqp::{BasicProperties, FieldValue, Method};
 
 use crate::broker::simulation::Faults;
@@ -35,6 +35,12 @@ struct World {
     /// The numbers that were acknowledged, and those that must not come again.
     acknowledged: BTreeSet<u64>,
     recorded: BTreeSet<u64>,
+    /// The numbers that have come.
+    seen: BTreeSet<u64>,
+    /// Whether the broker has recorded what has come: not while it is read, and not after a crash until it is left.
+    is_known: bool,
+    /// The last number that may have come before a crash, as far as the broker knows.
+    maybe_seen: u64,
     is_divisible: bool,
 }
 
@@ -43,9 +49,21 @@ impl World {
         let disk = SimulatedDisk::new();
         let (mut broker, publisher) = Self::open(&disk, faults);
         declare(&mut broker, publisher, &[("x-stream-max-segment-size-bytes", FieldValue::I32(65_536))]);
-        let (acknowledged, recorded) = (BTreeSet::new(), BTreeSet::new());
         let is_divisible = dice.once_in(2);
-        Self { disk, broker, publisher, faults, published: 0, reader: None, acknowledged, recorded, is_divisible }
+        Self {
+            disk,
+            broker,
+            publisher,
+            faults,
+            published: 0,
+            reader: None,
+            acknowledged: BTreeSet::new(),
+            recorded: BTreeSet::new(),
+            seen: BTreeSet::new(),
+            is_known: true,
+            maybe_seen: 0,
+            is_divisible,
+        }
     }
 
     fn open(disk: &SimulatedDisk, faults: Faults) -> (TestBroker, ConnectionId) {
@@ -74,6 +92,8 @@ impl World {
         let arguments = table(&arguments);
         let consume = BasicConsume { queue: "log", consumer_tag: "c", arguments, ..Default::default() };
         self.broker.send(connection, 1, consume);
+        self.broker.commit();
+        self.is_known = false;
         self.reader = Some((connection, Vec::new()));
         self.take()
     }
@@ -88,8 +108,16 @@ impl World {
         if let Some(why) = closed(&seen) {
             return Err(format!("closed: {why:?}"));
         }
-        for number in offsets(&seen) {
-            let number = number as u64;
+        for received in &seen {
+            let Method::BasicDeliver(BasicDeliver { redelivered, .. }) = received.method() else { continue };
+            let number = offsets(std::slice::from_ref(received))[0] as u64;
+            let has_come = !self.seen.insert(number);
+            if has_come && !redelivered {
+                return Err(format!("{number} came again without a mark"));
+            }
+            if redelivered && !has_come && number > self.maybe_seen {
+                return Err(format!("{number} is marked, and has never come"));
+            }
             if self.recorded.contains(&number) {
                 return Err(format!("{number} was acknowledged, and came again"));
             }
@@ -134,6 +162,7 @@ impl World {
     fn detach(&mut self, dice: &mut Dice) {
         self.record();
         let Some((connection, _)) = self.reader.take() else { return };
+        self.is_known = true;
         match dice.below(3) {
             0 => self.broker.broker.disconnect(connection, 0),
             1 => self.broker.send(connection, 1, BasicCancel { consumer_tag: "c", no_wait: true }),
@@ -151,6 +180,9 @@ impl World {
     fn restart(&mut self, dice: &mut Dice) {
         self.broker.commit();
         self.reader = None;
+        if !self.is_known {
+            self.maybe_seen = u64::from(self.published);
+        }
         drop(std::mem::take(&mut self.broker));
         self.disk.power_cut(&mut Dice::new(dice.below(1 << 30)));
         (self.broker, self.publisher) = Self::open(&self.disk, self.faults);
@@ -218,6 +250,46 @@ fn a_place_behind_what_was_not_acknowledged_is_caught() {
     let faults = Faults { forgets_unacknowledged: true, ..Faults::default() };
     let violation = (1..PROGRAMS).find_map(|seed| run(seed, faults).err()).expect("a fault that nothing notices");
     assert!(violation.contains("was not acknowledged") || violation.contains("never came"), "{violation}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
+fn what_comes_again_without_a_mark_is_caught() {
+    let faults = Faults { forgets_delivered: true, ..Faults::default() };
+    let violation = (1..PROGRAMS).find_map(|seed| run(seed, faults).err()).expect("a fault that nothing notices");
+    assert!(violation.contains("without a mark"), "{violation}");
+}
+
+#[test]
+fn a_new_name_misses_nothing_that_comes_after_its_answer() {
+    for no_wait in [false, true] {
+        let disk = SimulatedDisk::new();
+        let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+        let (id, reader) = (world.connect(), world.connect());
+        declare(&mut world, id, &[]);
+        publish(&mut world, id, 1..4);
+        world.commit();
+        world.ask(reader, 1, BasicQos { prefetch_size: 0, prefetch_count: 9, global: false });
+        let arguments = table(&named("audit", "next"));
+        let consume = BasicConsume { queue: "log", arguments, no_wait, ..Default::default() };
+        assert_eq!(names(&world.ask(reader, 1, consume)), [""; 0], "it is answered when it is on disk");
+        publish(&mut world, id, 4..6);
+        world.commit();
+        let seen = world.seen(reader);
+        let answers = seen.iter().filter(|it| matches!(it.method(), Method::BasicConsumeOk(_))).count();
+        assert_eq!((offsets(&seen), answers), (vec![4, 5], usize::from(!no_wait)));
+        drop(world);
+        disk.power_cut(&mut Dice::new(3));
+        let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+        let reader = world.connect();
+        let seen = read(&mut world, reader, 9, &named("audit", "next"));
+        assert_eq!(offsets(&seen), [4, 5]);
+        let is_marked = |it: &ReceivedMethod| {
+            let Method::BasicDeliver(BasicDeliver { redelivered, .. }) = it.method() else { return false };
+            redelivered
+        };
+        assert!(seen.iter().all(is_marked));
+    }
 }
 
 #[test]

@@ -49,6 +49,11 @@ struct World {
     faults: Faults,
     /// The price of each message, by its number.
     prices: BTreeMap<u64, i32>,
+    /// The body of each message, by its number: no two are alike.
+    bodies: BTreeMap<u64, Vec<u8>>,
+    /// The body with which each number was delivered first: it names that message for ever.
+    named: BTreeMap<u64, Vec<u8>>,
+    body_count: u64,
     published: u64,
     synced: u64,
     /// The first number of a stream without history since the last restart: it does not count what was missed before.
@@ -62,7 +67,7 @@ struct World {
 impl World {
     fn new(keeps_history: bool, faults: Faults, dice: &mut Dice) -> Self {
         let disk = SimulatedDisk::new();
-        let (mut broker, publisher) = Self::open(&disk, faults, dice);
+        let (mut broker, publisher) = Self::open(&disk, faults, dice).expect("an empty disk");
         let mut bounds = vec![("x-queue-type", text("stream"))];
         bounds.extend(match keeps_history {
             true => vec![
@@ -75,6 +80,7 @@ impl World {
         broker.send(publisher, 1, declare);
         broker.commit_streams();
         assert_eq!(names(&broker.seen(publisher)), ["queue.declare-ok"]);
+        disk.ignore_syncs(faults.disk_pretends);
         let (prices, readers) = (BTreeMap::new(), Vec::new());
         let (published, synced, seen_live, delivered) = (0, 0, 0, 0);
         let mut world = Self {
@@ -85,6 +91,9 @@ impl World {
             publisher,
             faults,
             prices,
+            bodies: BTreeMap::new(),
+            named: BTreeMap::new(),
+            body_count: 0,
             published,
             synced,
             begin: 0,
@@ -107,15 +116,15 @@ impl World {
         }
     }
 
-    fn open(disk: &SimulatedDisk, faults: Faults, dice: &mut Dice) -> (TestBroker, ConnectionId) {
+    fn open(disk: &SimulatedDisk, faults: Faults, dice: &mut Dice) -> Result<(TestBroker, ConnectionId), String> {
         let turn_budget = [20, 100, 8_192][dice.below(3) as usize];
         let output_bytes_max = [500, BrokerOptions::default().output_bytes_max][dice.below(2) as usize];
         let options = BrokerOptions { turn_budget, output_bytes_max, ..BrokerOptions::default() };
-        let mut broker = TestBroker::on_disk(disk, options).0;
+        let mut broker = TestBroker::open(disk, options)?.0;
         broker.broker.faults = faults;
         broker.broker.streams.summarizer.run_bytes = [200, 1_000][dice.below(2) as usize];
         let publisher = broker.connect();
-        (broker, publisher)
+        Ok((broker, publisher))
     }
 
     fn publish(&mut self, count: u64, size: usize, dice: &mut Dice) {
@@ -124,10 +133,14 @@ impl World {
             let headers: Table = [("price", FieldValue::I32(price))].into_iter().collect();
             let headers = headers.to_bytes();
             let properties = PropertyFields { headers: Some(RawTable::new(&headers)), ..Default::default() };
-            let bytes = published("", "log", &properties, &vec![7; size]);
+            self.body_count += 1;
+            let mut body = self.body_count.to_be_bytes().to_vec();
+            body.resize(size, 7);
+            let bytes = published("", "log", &properties, &body);
             self.broker.broker.receive(self.publisher, &bytes, 0);
             self.published += 1;
             self.prices.insert(self.published, price);
+            self.bodies.insert(self.published, body);
         }
         if !self.keeps_history {
             self.synced = self.synced.max(self.published.min(self.safe_through));
@@ -203,15 +216,19 @@ impl World {
     }
 
     /// The end of this broker, with or without what was not synced, and the beginning of another one.
-    fn restart(&mut self, dice: &mut Dice) {
+    ///
+    /// # Errors
+    /// What was synced is gone.
+    fn restart(&mut self, dice: &mut Dice) -> Result<(), String> {
         self.readers.clear();
         drop(std::mem::take(&mut self.broker)); // it writes nothing on its way out: its committer has no thread
         self.disk.power_cut(&mut Dice::new(dice.below(1 << 30)));
-        (self.broker, self.publisher) = Self::open(&self.disk, self.faults, dice);
+        (self.broker, self.publisher) = Self::open(&self.disk, self.faults, dice)?;
         if !self.keeps_history {
             self.note_numbers();
             self.prices.split_off(&(self.published + 1));
-            return;
+            self.bodies.split_off(&(self.published + 1));
+            return Ok(());
         }
         let id = self.broker.connect();
         self.broker.ask(id, 1, BasicQos { prefetch_size: 0, prefetch_count: 1, global: false });
@@ -219,10 +236,18 @@ impl World {
         let consume = BasicConsume { queue: "log", consumer_tag: "c", arguments: last, ..Default::default() };
         let found: Vec<u64> = self.broker.ask(id, 1, consume).iter().filter_map(|it| Some(stamps(it)?.0)).collect();
         // What was written and not synced may be there or not; it is synced now.
-        self.synced = found.first().copied().unwrap_or(0);
-        self.published = self.synced;
-        self.prices.split_off(&(self.synced + 1));
+        let found = found.first().copied().unwrap_or(0);
+        if found < self.synced {
+            return Err(format!("{} was synced, and the stream ends with {found}", self.synced));
+        }
+        if found > self.published {
+            return Err(format!("{found} is in the stream, and {} was published last", self.published));
+        }
+        (self.synced, self.published) = (found, found);
+        self.prices.split_off(&(found + 1));
+        self.bodies.split_off(&(found + 1));
         self.broker.broker.disconnect(id, 0);
+        Ok(())
     }
 
     /// Damage the summaries of a segment, or lose them.
@@ -251,6 +276,10 @@ impl World {
                 return Err(format!("closed: {why:?}"));
             }
             let Some((number, missed)) = stamps(&received) else { continue };
+            let body = self.named.entry(number).or_insert_with(|| received.body.clone());
+            if *body != received.body {
+                return Err(format!("{number} was delivered with two bodies"));
+            }
             if number > self.synced {
                 return Err(format!("{number} was delivered, and {} is synced", self.synced));
             }
@@ -265,6 +294,9 @@ impl World {
             let skipped: Vec<u64> = skipped.map(|(number, _)| *number).collect();
             if skipped.len() as u64 > missed {
                 return Err(format!("{skipped:?} did not come to a reader of '{query}' before {number}"));
+            }
+            if self.bodies[&number] != received.body {
+                return Err(format!("{number} has another body than it was published with"));
             }
             if !is_true(self.prices[&number]) {
                 return Err(format!("{number} does not satisfy '{query}'"));
@@ -366,7 +398,7 @@ fn run(keeps_history: bool, seed: u64, faults: Faults) -> Result<(u64, usize), S
                 world.publish(count, 4_000, &mut dice); // retention removes whole segments
             }
             23 => match dice.below(8) {
-                0..2 => world.restart(&mut dice),
+                0..2 => world.restart(&mut dice)?,
                 2..5 => world.damage_summaries(&mut dice),
                 _ => {}
             },
@@ -432,4 +464,11 @@ fn a_broker_that_delivers_before_the_disk_has_it_is_caught() {
 fn a_reader_that_passes_over_too_much_is_caught() {
     let violation = caught(Faults { skips_too_far: true, ..Faults::default() });
     assert!(violation.contains("did not come") || violation.contains("never came"), "{violation}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
+fn a_disk_that_takes_back_what_was_synced_is_caught() {
+    let violation = caught(Faults { disk_pretends: true, ..Faults::default() });
+    assert!(violation.contains("the stream ends with") || violation.contains("two bodies"), "{violation}");
 }

@@ -37,6 +37,10 @@ pub(super) fn read(
     world.ask(id, 1, BasicQos { prefetch_size: 0, prefetch_count, global: false });
     let consume = BasicConsume { queue: "log", consumer_tag: "c", arguments: table(arguments), ..Default::default() };
     let mut seen = world.ask(id, 1, consume);
+    if seen.is_empty() {
+        world.commit(); // the offset of a named reader is recorded before it gets anything
+        seen = world.seen(id);
+    }
     assert!(matches!(seen[0].method(), Method::BasicConsumeOk(_)), "{:?}", closed(&seen));
     seen.remove(0);
     seen
@@ -544,4 +548,104 @@ fn a_small_stream_takes_little_room() {
     }
     let bytes = world.broker.streams.file_bytes();
     assert!((1 << 20..3 << 19).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn arguments_that_a_reader_has_not_are_refused_by_name() {
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, &[]);
+    for (name, expected) in [
+        ("x-stream-ofset", "did you mean x-stream-offset?"),
+        ("X-Stream-Ofset", "did you mean x-stream-offset?"),
+        ("x-stream-readr", "did you mean x-stream-reader?"),
+        ("x-querry", "did you mean x-query?"),
+        ("x-priority", "a reader of a stream has none"),
+        ("x-stream-filter", "a reader of a stream has none"),
+        ("x-anything", "expected one of x-stream-offset, x-stream-reader"),
+    ] {
+        let reader = world.connect();
+        world.ask(reader, 1, BasicQos { prefetch_size: 0, prefetch_count: 4, global: false });
+        let arguments = table(&[(name, FieldValue::I32(1))]);
+        let seen = world.ask(reader, 1, BasicConsume { queue: "log", arguments, ..Default::default() });
+        let (_, code, told) = closed(&seen).expect(name);
+        assert_eq!(code, 406);
+        assert!(told.contains(&format!("'{name}'")) && told.contains(expected), "{told}");
+    }
+    let reader = world.connect();
+    assert_eq!(read(&mut world, reader, 4, &[("mine", FieldValue::I32(1))]), []);
+}
+
+#[test]
+fn several_queries_of_a_reader_give_one_copy_live_and_in_replay() {
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let (id, reader) = (world.connect(), world.connect());
+    declare(&mut world, id, &[]);
+    let list = |texts: &[&str]| FieldValue::Array(texts.iter().map(|it| text(it)).collect());
+    let queries = list(&["price = 3", "price > 6", "price >= 8", "TOPIC('log') AND price = 0"]);
+    publish(&mut world, id, 0..12);
+    world.commit();
+    let arguments = [("x-stream-offset", text("first")), ("x-query", queries)];
+    let replayed = read(&mut world, reader, 100, &arguments);
+    assert_eq!(offsets(&replayed), [1, 4, 8, 9, 10, 11, 12]);
+    publish(&mut world, id, 0..12);
+    world.commit();
+    assert_eq!(world.broker.live_reader_count(), 1);
+    assert_eq!(offsets(&world.seen(reader)), [13, 16, 20, 21, 22, 23, 24]);
+    // A binding, too.
+    world.declare(id, "bound");
+    let arguments = table(&[("x-query", list(&["price = 3", "price < 4"]))]);
+    let bind =
+        crate::amqp::method::QueueBind { queue: "bound", exchange: "amq.fanout", arguments, ..Default::default() };
+    world.ask(id, 1, bind);
+    for (price, expected) in [(3, 1), (2, 1), (5, 0)] {
+        let headers = table(&[("price", FieldValue::I32(price))]);
+        let properties = PropertyFields { headers: Some(headers), ..Default::default() };
+        world.broker.receive(id, &published("amq.fanout", "", &properties, b"x"), 0);
+        let queue = world.broker.queues().find(|queue| queue.name == "bound").expect("there");
+        assert_eq!(queue.ready, expected, "{price}");
+        world.ask(id, 1, crate::amqp::method::QueuePurge { queue: "bound", ..Default::default() });
+    }
+    for (queries, expected) in [
+        (list(&[]), "expected at least one query in the list"),
+        (list(&["price = 3", "price >> 3"]), "query 2: position 7: expected a number"),
+        (FieldValue::Array(vec![FieldValue::I32(3)]), "x-query: expected text in UTF-8"),
+    ] {
+        let reader = world.connect();
+        world.ask(reader, 1, BasicQos { prefetch_size: 0, prefetch_count: 4, global: false });
+        let arguments = table(&[("x-query", queries)]);
+        let seen = world.ask(reader, 1, BasicConsume { queue: "log", arguments, ..Default::default() });
+        let (_, code, told) = closed(&seen).expect("refused");
+        assert_eq!(code, 406);
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
+fn a_reader_that_hangs_loses_its_channel_and_its_name_is_free() {
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let (id, hung) = (world.connect(), world.connect());
+    declare(&mut world, id, &[]);
+    publish(&mut world, id, 1..4);
+    world.commit();
+    let arguments = [
+        ("x-stream-offset", text("first")),
+        ("x-stream-reader", text("audit")),
+        ("x-consumer-timeout", FieldValue::I32(2_000)),
+    ];
+    assert_eq!(offsets(&read(&mut world, hung, 9, &arguments)), [1, 2, 3]);
+    world.ask(hung, 1, BasicAck { delivery_tag: 1, multiple: false });
+    while world.now < 5_000_000 {
+        world.now += 100_000;
+        world.broker.tick(world.now, super::client::EPOCH_US + world.now as i64);
+    }
+    let (_, code, told) = closed(&world.seen(hung)).expect("closed");
+    assert!(code == 406 && told.contains("timed out"), "{told}");
+    let next = world.connect();
+    let seen = read(&mut world, next, 9, &arguments);
+    assert_eq!(offsets(&seen), [2, 3]);
+    assert!(matches!(seen[0].method(), Method::BasicDeliver(it) if it.redelivered));
 }

@@ -85,6 +85,8 @@ pub enum Definition {
         name: String,
         /// The number of the message that it reads next.
         next: u64,
+        /// The last number that was delivered to it; None while it reads. Earlier versions did not record that.
+        delivered: Option<u64>,
     },
 }
 
@@ -180,8 +182,12 @@ impl Definition {
                     }
                 }
             }
-            Self::Reader { vhost, stream, name, next } => {
-                fields(READER, &[vhost.as_bytes(), stream.as_bytes(), name.as_bytes(), &next.to_le_bytes()]);
+            Self::Reader { vhost, stream, name, next, delivered } => {
+                let all: [&[u8]; 4] = [vhost.as_bytes(), stream.as_bytes(), name.as_bytes(), &next.to_le_bytes()];
+                match delivered {
+                    None => fields(READER, &all),
+                    Some(delivered) => fields(READER, &[&all[..], &[&delivered.to_le_bytes()]].concat()),
+                }
             }
         }
     }
@@ -223,8 +229,9 @@ impl Definition {
             }
             READER => {
                 let (vhost, stream, name) = (decoder.text()?, decoder.text()?, decoder.text()?);
-                let next = decoder.bytes()?.try_into().map_err(|_| DefinitionError("an offset that is no number"))?;
-                Self::Reader { vhost, stream, name, next: u64::from_le_bytes(next) }
+                let next = decoder.number()?;
+                let delivered = if decoder.is_empty() { None } else { Some(decoder.number()?) };
+                Self::Reader { vhost, stream, name, next, delivered }
             }
             _ => return Err(DefinitionError("a definition of an unknown kind")),
         };
@@ -302,6 +309,11 @@ impl<'a> DefinitionFields<'a> {
     pub(super) fn text(&mut self) -> Result<String, DefinitionError> {
         String::from_utf8(self.bytes()?.to_vec())
             .map_err(|_| DefinitionError("a definition with text that is no UTF-8"))
+    }
+
+    fn number(&mut self) -> Result<u64, DefinitionError> {
+        let bytes = self.bytes()?.try_into().map_err(|_| DefinitionError("an offset that is no number"))?;
+        Ok(u64::from_le_bytes(bytes))
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -55,6 +55,7 @@ struct DiskState {
     changes: Vec<NameChange>,
     capacity_bytes: Option<u64>,
     syncs: u64,
+    reads: u64,
     failing_sync: Option<u64>,
     writes: u64,
     failing_write: Option<u64>,
@@ -116,6 +117,12 @@ impl SimulatedDisk {
     #[must_use]
     pub fn sync_count(&self) -> u64 {
         self.lock().syncs
+    }
+
+    /// The number of times that a file was read.
+    #[must_use]
+    pub fn read_count(&self) -> u64 {
+        self.lock().reads
     }
 
     /// Cuts the power. Files keep their synced data, and of the unsynced data the part that `dice` leaves.
@@ -353,7 +360,8 @@ impl DiskFile for SimulatedFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let state = self.disk.lock();
+        let mut state = self.disk.lock();
+        state.reads += 1;
         let bytes = &state.files[self.id].now;
         let start = bytes.len().min(usize::try_from(offset).unwrap_or(usize::MAX));
         let count = buffer.len().min(bytes.len() - start);

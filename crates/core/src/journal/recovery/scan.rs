@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::journal::blocks::{Block, Blocks};
 use crate::journal::damage::{Damage, DamageKind};
 use crate::journal::disk::DiskFile;
 use crate::journal::format::record::{
@@ -14,7 +15,6 @@ use crate::journal::format::segment::{DATA_START, SegmentNumber};
 const CHUNK_BYTES: u64 = 256 * 1024;
 
 /// A position in a segment's file, and the part of the file around it.
-#[derive(Debug)]
 pub(crate) struct Scanner {
     file: Arc<dyn DiskFile>,
     seed: Seed,
@@ -22,13 +22,26 @@ pub(crate) struct Scanner {
     pub offset: u64,
     /// The offset at which records end at the latest.
     limit: u64,
-    buffer: Vec<u8>,
-    buffer_start: u64,
+    block: Option<Arc<Block>>,
+    /// Whether the file may have changed where the block is.
+    is_stale: bool,
+    /// The blocks of all readers of its log, and its segment's number.
+    shared: Option<(Arc<Blocks>, SegmentNumber)>,
+    /// Records up to this number are synced.
+    pub synced: Sequence,
+    /// A block of others must have been read when this was synced.
+    needed: Sequence,
 }
 
 impl Scanner {
     pub fn new(file: Arc<dyn DiskFile>, seed: Seed, limit: u64) -> Self {
-        Self { file, seed, offset: u64::from(DATA_START), limit, buffer: Vec::new(), buffer_start: 0 }
+        let (offset, none) = (u64::from(DATA_START), Sequence(0));
+        Self { file, seed, offset, limit, block: None, is_stale: false, shared: None, synced: none, needed: none }
+    }
+
+    /// Shares what is read of this segment with the other readers of its log.
+    pub fn share(&mut self, blocks: &Arc<Blocks>, segment: SegmentNumber) {
+        self.shared = Some((Arc::clone(blocks), segment));
     }
 
     /// The record at this position, without moving past it.
@@ -49,15 +62,16 @@ impl Scanner {
 
     /// Takes the record at this position, which was peeked at and has this length, and moves past it.
     pub fn take(&mut self, length: u32) -> io::Result<Option<Record<'_>>> {
-        let window = self.window(u64::from(length))?.len();
-        let start = (self.offset - self.buffer_start) as usize;
+        let offset = self.offset;
+        self.load(offset + u64::from(length))?;
         self.offset += u64::from(length);
-        Ok(parse(&self.buffer[start..start + window.min(length as usize)]).map(|decoded| decoded.record))
+        let window = part(self.block.as_deref(), offset, self.offset.min(self.limit));
+        Ok(parse(window).map(|decoded| decoded.record))
     }
 
-    /// Forgets the bytes that were read: the file may have changed.
-    pub fn refresh(&mut self) {
-        self.buffer_start = u64::MAX; // not an offset of a file; the memory is used again
+    /// Forgets the bytes that were read: the file may have changed, and the record with this number is synced now.
+    pub fn refresh(&mut self, needed: Sequence) {
+        (self.is_stale, self.needed) = (true, needed);
     }
 
     /// Moves to the next later position that has a record numbered `from` to `to`. Returns false, without moving, when
@@ -96,21 +110,51 @@ impl Scanner {
         Ok(false)
     }
 
-    /// Up to `count` bytes at the offset, or a few more; fewer where the file or the segment ends.
+    /// Up to `count` bytes at the offset; fewer where the file or the segment ends.
+    #[inline]
     fn window(&mut self, count: u64) -> io::Result<&[u8]> {
         let end = (self.offset + count).min(self.limit).max(self.offset);
-        let buffered = self.buffer_start <= self.offset && end <= self.buffer_start + self.buffer.len() as u64;
-        if !buffered {
-            let size = (end - self.offset).max(CHUNK_BYTES.min(self.limit.saturating_sub(self.offset)));
-            make_room(&mut self.buffer, size as usize);
-            let read = self.file.read_at(self.offset, &mut self.buffer)?;
-            self.buffer.truncate(read);
-            self.buffer_start = self.offset;
-        }
-        let start = self.buffer.len().min((self.offset - self.buffer_start) as usize);
-        let available = self.buffer.len().min((end - self.buffer_start) as usize).max(start);
-        Ok(&self.buffer[start..available])
+        self.load(end)?;
+        Ok(part(self.block.as_deref(), self.offset, end))
     }
+
+    /// Has a block with the bytes from the offset to `end`, as far as there are any.
+    #[inline]
+    fn load(&mut self, end: u64) -> io::Result<()> {
+        let end = end.min(self.limit).max(self.offset);
+        let is_there = !self.is_stale && self.block.as_ref().is_some_and(|block| block.has(self.offset, end));
+        if is_there { Ok(()) } else { self.find_or_read(end) }
+    }
+
+    fn find_or_read(&mut self, end: u64) -> io::Result<()> {
+        let spare = self.block.take();
+        self.is_stale = false;
+        if let Some((blocks, segment)) = &self.shared
+            && let Some(found) = blocks.find(*segment, self.offset, end, self.needed)
+        {
+            self.block = Some(found);
+            return Ok(());
+        }
+        let size = (end - self.offset).max(CHUNK_BYTES.min(self.limit.saturating_sub(self.offset)));
+        let mut bytes = spare.and_then(|block| Arc::try_unwrap(block).ok()).map_or_else(Vec::new, |block| block.bytes);
+        make_room(&mut bytes, size as usize);
+        let read = self.file.read_at(self.offset, &mut bytes)?;
+        bytes.truncate(read);
+        let block = Arc::new(Block { start: self.offset, bytes, synced: self.synced });
+        if let Some((blocks, segment)) = &self.shared {
+            blocks.add(*segment, &block);
+        }
+        self.block = Some(block);
+        Ok(())
+    }
+}
+
+/// The bytes of a block from `offset` to `end`, as far as it has them.
+#[inline]
+fn part(block: Option<&Block>, offset: u64, end: u64) -> &[u8] {
+    let Some(block) = block else { return &[] };
+    let index = |at: u64| usize::try_from(at.saturating_sub(block.start)).unwrap_or(usize::MAX).min(block.bytes.len());
+    &block.bytes[index(offset)..index(end)]
 }
 
 /// Sets the length of `buffer`, into which bytes are about to be read. Unlike `resize` it keeps nothing, so that

@@ -165,3 +165,59 @@ fn a_summary_goes_with_its_segment_and_nothing_depends_on_it() {
     bench.log.write_summary(last, b"late").expect("nobody minds");
     assert!(bench.log.open_summary(last).is_err(), "a log that goes");
 }
+
+/// The number of reads of so many readers that go through a log together, some records each in turn.
+fn reads_together(disk: &SimulatedDisk, log: &Log, readers: usize) -> u64 {
+    let mut readers: Vec<_> = (0..readers).map(|_| all_from_first(log)).collect();
+    let before = disk.read_count();
+    while readers.iter().any(|reader| reader.position() <= log.synced()) {
+        for (index, reader) in readers.iter_mut().enumerate() {
+            for _ in 0..50 + index {
+                let expected = reader.position();
+                match reader.next().expect("readable") {
+                    None => break,
+                    Some(LogItem::Record(record)) => {
+                        assert_eq!((record.sequence, record.body), (expected, &body_of(expected.0, 1_000)[..]));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+    disk.read_count() - before
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn readers_that_are_near_each_other_read_the_disk_as_one() {
+    let disk = SimulatedDisk::new();
+    let bench = TestLog::open(&disk, small(1 << 20));
+    bench.commit(1, 3_000, 1_000);
+    let (alone, together) = (reads_together(&disk, &bench.log, 1), reads_together(&disk, &bench.log, 20));
+    // Besides blocks of records, each reader reads what it has to know of each segment.
+    let segments = 20 * 4 * bench.log.segment_count() as u64;
+    assert!(alone >= 12 && together <= 2 * alone + segments, "{alone} alone, {together} together");
+    assert!(together < 20 * alone / 2, "{alone} alone, {together} together");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn readers_at_the_end_share_what_comes() {
+    let disk = SimulatedDisk::new();
+    let bench = TestLog::open(&disk, small(1 << 20));
+    bench.commit(1, 10, 100);
+    let mut readers: Vec<_> = (0..20).map(|_| all_from_first(&bench.log)).collect();
+    let mut reads = 0;
+    for round in 0..20 {
+        let before = disk.read_count();
+        for reader in &mut readers {
+            while let Some(item) = reader.next().expect("readable") {
+                let LogItem::Record(record) = item else { panic!("{item:?}") };
+                assert_eq!(record.body, body_of(record.sequence.0, 100));
+            }
+        }
+        reads += disk.read_count() - before;
+        bench.commit(10 + round * 5, 15 + round * 5, 100);
+    }
+    assert!(reads <= 20 * 3 + 20 * 4, "{reads}: a read of what is new in each round, and each reader's beginning");
+}

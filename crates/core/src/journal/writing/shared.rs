@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::journal::blocks::Blocks;
 use crate::journal::format::footer::SparsePoint;
 use crate::journal::format::heads::Heads;
 use crate::journal::format::record::Sequence;
@@ -26,6 +27,8 @@ pub(crate) struct SharedLog {
     pub writing: Mutex<SegmentWriter>,
     pub catalog: Mutex<Catalog>,
     pub files: Mutex<VecDeque<Arc<SegmentFile>>>,
+    /// The blocks that readers have in memory.
+    pub blocks: Arc<Blocks>,
     synced: AtomicU64,
     pub pending_bytes: AtomicUsize,
     /// The memory of the heads of the active segment.
@@ -77,6 +80,7 @@ impl SharedLog {
             writing: Mutex::new(SegmentWriter::new(recovered.active, recovered.mark, next.previous())),
             catalog: Mutex::new(catalog),
             files: Mutex::default(),
+            blocks: Arc::default(),
             synced: AtomicU64::new(next.previous().0),
             pending_bytes: AtomicUsize::new(0),
             heads_bytes: AtomicUsize::new(0),

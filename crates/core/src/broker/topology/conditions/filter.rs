@@ -1,13 +1,17 @@
 //! Queries in the arguments of bindings and consumers.
 //!
-//! The arguments are `x-query`, `x-query-language`, `x-query-body` and `x-query-key`.
+//! The arguments are `x-query`, `x-query-language`, `x-query-body` and `x-query-key`. `x-query` may be a list of queries, of
+//! which one has to be true: they are one query, whose price is the sum of theirs, and a message comes once.
 
 use std::sync::Arc;
 
-use crate::amqp::{AmqpError, RawTable};
+use smallvec::SmallVec;
+
+use crate::amqp::{AmqpError, RawTable, RawValue};
+use crate::error::QueryError;
 use crate::hierarchy::{self, Hierarchies};
 use crate::query::expr::{Expr, Predicate, Reference};
-use crate::query::{COMPILED_BYTES_MAX, Query, QueryWarning, named};
+use crate::query::{COMPILED_BYTES_MAX, Query, named};
 use crate::spelling;
 
 use super::super::{View, errors};
@@ -101,17 +105,15 @@ pub(in crate::broker::topology) fn parse(
     if arguments.is_empty() {
         return Ok(None);
     }
-    let given = text_argument(arguments, QUERY)?;
+    let given = query_texts(arguments)?;
     let language = text_argument(arguments, LANGUAGE)?;
     let mode = text_argument(arguments, BODY)?.map(body_mode).transpose()?;
-    let (text, language) = match (given, stored) {
-        (Some(text), _) => (text, language.unwrap_or("selector")),
-        (None, Some(stored)) => (&*stored.text, &*stored.language),
+    let (texts, language) = match (given, stored) {
+        (Some(texts), _) => (texts, language.unwrap_or("selector")),
+        (None, Some(stored)) => (QueryTexts::from_slice(&[&stored.text]), &*stored.language),
         (None, None) => return Ok(None),
     };
-    let query = read(text, language, bytes_max)?;
-    let mut warnings: Vec<String> = query.warnings().iter().map(QueryWarning::summary).collect();
-    let mut expr = query.expr().clone();
+    let (mut expr, mut warnings) = read_all(&texts, language, bytes_max)?;
     if language == "cbm" && mode.unwrap_or_default() == BodyMode::None {
         let (has_header, as_headers) = names::body_as_header(expr);
         expr = as_headers;
@@ -164,18 +166,50 @@ fn check_hierarchies(expr: &Expr, hierarchies: &Hierarchies) -> Result<(), AmqpE
 }
 
 fn text_argument<'a>(arguments: RawTable<'a>, name: &str) -> Result<Option<&'a str>, AmqpError> {
-    let text = |value: crate::amqp::RawValue<'a>| {
-        value.as_str().ok_or_else(|| errors::precondition(&format!("{name}: expected text in UTF-8")))
-    };
-    arguments.get(name).map(text).transpose()
+    arguments.get(name).map(|value| text_of(value, name)).transpose()
 }
 
-fn read(text: &str, language: &str, bytes_max: usize) -> Result<Query, AmqpError> {
-    let Some(query) = named::compile_within(text, language, bytes_max) else {
+fn text_of<'a>(value: RawValue<'a>, name: &str) -> Result<&'a str, AmqpError> {
+    value.as_str().ok_or_else(|| errors::precondition(&format!("{name}: expected text in UTF-8")))
+}
+
+/// The texts of one binding or consumer: nearly always one.
+type QueryTexts<'a> = SmallVec<[&'a str; 1]>;
+
+/// The texts in `x-query`: one, or a list, of which one has to be true.
+fn query_texts(arguments: RawTable<'_>) -> Result<Option<QueryTexts<'_>>, AmqpError> {
+    let Some(value) = arguments.get(QUERY) else { return Ok(None) };
+    let RawValue::Array(list) = value else { return Ok(Some(QueryTexts::from_slice(&[text_of(value, QUERY)?]))) };
+    let texts: QueryTexts<'_> =
+        list.iter().map_while(Result::ok).map(|value| text_of(value, QUERY)).collect::<Result<_, _>>()?;
+    if texts.is_empty() {
+        return Err(errors::precondition(&format!("{QUERY}: expected at least one query in the list")));
+    }
+    Ok(Some(texts))
+}
+
+/// The tree that is true where one of these queries is, and what can hardly be meant in them. All patterns together are
+/// compiled within `bytes_max`.
+fn read_all(texts: &[&str], language: &str, bytes_max: usize) -> Result<(Expr, Vec<String>), AmqpError> {
+    let (mut trees, mut warnings, mut bytes_left) = (Vec::with_capacity(texts.len()), Vec::new(), bytes_max);
+    for (index, text) in texts.iter().enumerate() {
+        let named = |summary: String| match texts.len() {
+            1 => summary,
+            _ => format!("query {}: {summary}", index + 1),
+        };
+        let query = read(text, language, bytes_left)?.map_err(|error| errors::precondition(&named(error.summary())))?;
+        bytes_left = bytes_left.saturating_sub(usize::try_from(query.price().bytes).unwrap_or(usize::MAX));
+        warnings.extend(query.warnings().iter().map(|warning| named(warning.summary())));
+        trees.push(query.expr().clone());
+    }
+    Ok((if trees.len() == 1 { trees.remove(0) } else { Expr::or(trees) }, warnings))
+}
+
+fn read(text: &str, language: &str, bytes_max: usize) -> Result<Result<Query, QueryError>, AmqpError> {
+    named::compile_within(text, language, bytes_max).ok_or_else(|| {
         let expected = named::LANGUAGES.join(", ");
-        return Err(errors::precondition(&format!("{LANGUAGE} '{language}': expected one of {expected}")));
-    };
-    query.map_err(|error| errors::precondition(&error.summary()))
+        errors::precondition(&format!("{LANGUAGE} '{language}': expected one of {expected}"))
+    })
 }
 
 /// A query that is evaluated for single messages: that of a consumer of a stream.

@@ -1,0 +1,113 @@
+//! The parts of segments that readers of a log have in memory: readers that are near each other share what one of them read.
+//!
+//! A block lives as long as a reader is in it. So the memory is bounded by the number of readers, a block each, and it is less
+//! when they read together. Every reader checks the checksums of what it reads, whoever has read the block from the disk.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::journal::format::record::Sequence;
+use crate::journal::format::segment::SegmentNumber;
+
+/// The number of blocks before an offset that may contain it and are looked at: those of readers that jumped into the segment.
+const CANDIDATES_MAX: usize = 4;
+/// The number of blocks that are listed before those that are gone are removed, at least.
+const LISTED_MIN: usize = 64;
+
+/// A part of a segment's file in memory.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// Its offset in the file.
+    pub start: u64,
+    pub bytes: Vec<u8>,
+    /// Records up to this number were synced when it was read; bytes of later ones may have changed since.
+    pub synced: Sequence,
+}
+
+impl Block {
+    /// Whether it contains the bytes from `offset` to `end`.
+    #[inline]
+    pub fn has(&self, offset: u64, end: u64) -> bool {
+        self.start <= offset && end <= self.start + self.bytes.len() as u64
+    }
+}
+
+/// The blocks of a log that a reader has, by segment and offset.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks(Mutex<Listed>);
+
+#[derive(Debug, Default)]
+struct Listed {
+    blocks: BTreeMap<(SegmentNumber, u64), Weak<Block>>,
+    /// The number of blocks at which those that are gone are removed.
+    prune_at: usize,
+}
+
+impl Blocks {
+    /// A block with the bytes of a segment from `offset` to `end`, which was read when `needed` was synced.
+    pub fn find(&self, segment: SegmentNumber, offset: u64, end: u64, needed: Sequence) -> Option<Arc<Block>> {
+        let listed = self.listed();
+        let before = listed.blocks.range((segment, 0)..=(segment, offset)).rev().take(CANDIDATES_MAX);
+        before.filter_map(|(_, block)| block.upgrade()).find(|block| block.has(offset, end) && block.synced >= needed)
+    }
+
+    /// List a block, so that others find it as long as one reader has it.
+    pub fn add(&self, segment: SegmentNumber, block: &Arc<Block>) {
+        let mut listed = self.listed();
+        listed.blocks.insert((segment, block.start), Arc::downgrade(block));
+        if listed.blocks.len() > listed.prune_at.max(LISTED_MIN) {
+            listed.blocks.retain(|_, block| block.strong_count() > 0);
+            listed.prune_at = 2 * listed.blocks.len();
+        }
+    }
+
+    /// The number of blocks that are listed.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.listed().blocks.len()
+    }
+
+    fn listed(&self) -> MutexGuard<'_, Listed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(start: u64, size: usize, synced: u64) -> Arc<Block> {
+        Arc::new(Block { start, bytes: vec![0; size], synced: Sequence(synced) })
+    }
+
+    #[test]
+    fn a_block_is_found_where_it_is_while_somebody_has_it() {
+        let (blocks, segment) = (Blocks::default(), SegmentNumber(3));
+        let (first, second) = (block(100, 50, 7), block(140, 50, 9));
+        blocks.add(segment, &first);
+        blocks.add(segment, &second);
+        let found = |offset, end, needed| blocks.find(segment, offset, end, Sequence(needed)).map(|block| block.start);
+        assert_eq!(found(100, 150, 7), Some(100));
+        assert_eq!(found(145, 150, 0), Some(140));
+        assert_eq!(found(145, 150, 8), Some(140));
+        assert_eq!(found(120, 150, 8), None, "it is older than what is needed");
+        assert_eq!((found(99, 110, 0), found(180, 191, 0)), (None, None));
+        assert!(blocks.find(SegmentNumber(4), 100, 150, Sequence(0)).is_none());
+        drop(second);
+        assert_eq!(found(145, 150, 7), Some(100));
+        drop(first);
+        assert_eq!(found(145, 150, 7), None);
+    }
+
+    #[test]
+    fn those_that_are_gone_do_not_pile_up() {
+        let blocks = Blocks::default();
+        let kept = block(0, 1, 0);
+        blocks.add(SegmentNumber(1), &kept);
+        for start in 1..10_000 {
+            blocks.add(SegmentNumber(1), &block(start, 1, 0));
+        }
+        assert!(blocks.len() <= LISTED_MIN + 1, "{}", blocks.len());
+        assert!(blocks.find(SegmentNumber(1), 0, 1, Sequence(0)).is_some());
+    }
+}
