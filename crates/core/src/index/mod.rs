@@ -18,6 +18,7 @@ mod ids;
 mod layout;
 mod leaf;
 mod matching;
+mod name_filter;
 mod origin;
 pub mod report;
 mod scratch;
