@@ -25,7 +25,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
 /// None when it has more. Linear in its length.
 ///
 /// # Errors
-/// As [`parse`].
+/// Those of [`parse`].
 pub fn parse_within(bytes: &[u8], values_max: usize, is_asked: &dyn Fn(&str) -> bool) -> Result<Option<Value>, String> {
     let text = utf8(bytes)?;
     match JsonReader::new(text, values_max, is_asked).read_value() {
@@ -39,7 +39,7 @@ pub fn parse_within(bytes: &[u8], values_max: usize, is_asked: &dyn Fn(&str) -> 
 /// object within it is named with dots, and what stands in a list as the list. Linear in its length.
 ///
 /// # Errors
-/// As [`parse`], and what is no object.
+/// Those of [`parse`], and a value that is not an object.
 pub fn parse_object(bytes: &[u8], is_asked: &dyn Fn(&str) -> bool) -> Result<Properties, String> {
     let text = utf8(bytes)?;
     JsonReader::new(text, usize::MAX, is_asked).read_object().map_err(|error| error.describe(text))

@@ -39,7 +39,7 @@ impl<'t, 'a> JsonReader<'t, 'a> {
     /// Read the whole text, which has to be one object.
     ///
     /// # Errors
-    /// As [`Self::read_value`], and it is no object.
+    /// Those of [`Self::read_value`], and a value that is not an object.
     pub fn read_object(mut self) -> JsonResult<Properties> {
         if self.cursor.value()? != b'{' {
             return Err(JsonError::Broken(self.cursor.at(), "expected a JSON object"));

@@ -147,7 +147,8 @@ fn random_texts_are_read_and_refused_as_serde_json_does() {
             (Err(ours), Err(other)) => {
                 // Where the error lies is agreed on, give or take the bytes of one token.
                 let apart = column(&ours).zip(column(&other)).map_or(0, |(ours, other)| ours.abs_diff(other));
-                let is_elsewhere = ["64 bits", "out of range", "a JSON object"].iter().any(|reason| ours.contains(reason));
+                let is_elsewhere =
+                    ["64 bits", "out of range", "a JSON object"].iter().any(|reason| ours.contains(reason));
                 assert!(apart <= 12 || is_elsewhere, "{text}: {ours}, not {other}");
                 refused += 1;
             }
