@@ -5,13 +5,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::error::JsonError;
-
-type JsonResult<T> = Result<T, JsonError>;
+use super::error::{JsonError, JsonResult};
 
 /// A place in a JSON text.
 #[derive(Debug)]
-pub struct Cursor<'t> {
+pub struct JsonCursor<'t> {
     text: &'t str,
     at: usize,
 }
@@ -25,7 +23,7 @@ pub struct NumberText {
     pub is_integer: bool,
 }
 
-impl<'t> Cursor<'t> {
+impl<'t> JsonCursor<'t> {
     /// The start of `text`.
     pub fn new(text: &'t str) -> Self {
         Self { text, at: 0 }

@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use crate::message::NESTING_MAX;
 
+/// What is read of a text, or the reason why it cannot be.
+pub type JsonResult<T> = Result<T, JsonError>;
+
 /// The reason why a text cannot be read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonError {

@@ -2,15 +2,13 @@
 
 use crate::message::{NESTING_MAX, Properties, Value};
 
-use super::cursor::{Cursor, NumberText};
-use super::error::JsonError;
+use super::cursor::{JsonCursor, NumberText};
+use super::error::{JsonError, JsonResult};
 use super::open_brackets::OpenBrackets;
-
-type JsonResult<T> = Result<T, JsonError>;
 
 /// The reader of one text.
 pub struct JsonReader<'t, 'a> {
-    cursor: Cursor<'t>,
+    cursor: JsonCursor<'t>,
     is_asked: &'a dyn Fn(&str) -> bool,
     /// The names of the objects around the value that is read next, with dots.
     path: String,
@@ -23,7 +21,7 @@ pub struct JsonReader<'t, 'a> {
 impl<'t, 'a> JsonReader<'t, 'a> {
     /// A reader of `text`, of at most `values_max` values, and in objects of those whose name `is_asked`.
     pub fn new(text: &'t str, values_max: usize, is_asked: &'a dyn Fn(&str) -> bool) -> Self {
-        Self { cursor: Cursor::new(text), is_asked, path: String::new(), path_names: 0, left: values_max }
+        Self { cursor: JsonCursor::new(text), is_asked, path: String::new(), path_names: 0, left: values_max }
     }
 
     /// Read the whole text.
