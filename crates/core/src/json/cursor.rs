@@ -315,8 +315,8 @@ fn special_from(bytes: &[u8], mut at: usize) -> usize {
 const fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 0xFF;
     const HIGHEST: u64 = ONES * 0x80;
-    let quote = word ^ ONES * b'"' as u64;
-    let backslash = word ^ ONES * b'\\' as u64;
+    let quote = word ^ (ONES * b'"' as u64);
+    let backslash = word ^ (ONES * b'\\' as u64);
     // Subtracting borrows from the highest bit of a byte that is less than what is subtracted.
     let is_zero = quote.wrapping_sub(ONES) & !quote | backslash.wrapping_sub(ONES) & !backslash;
     (is_zero | word.wrapping_sub(ONES * 0x20) & !word) & HIGHEST
