@@ -119,8 +119,8 @@ fn is_same(ours: &Value, other: &Value) -> bool {
 }
 
 fn are_same(ours: &Properties, other: &Properties) -> bool {
-    let is_there = |(name, value): (&Box<str>, &Value)| other.get(name).is_some_and(|found| is_same(value, found));
-    ours.len() == other.len() && ours.iter().all(is_there)
+    ours.len() == other.len()
+        && ours.iter().all(|(name, value)| other.get(name).is_some_and(|found| is_same(value, found)))
 }
 
 /// The bytes in an error's position, if the text has one line.
