@@ -7,6 +7,7 @@ use hashbrown::HashSet;
 
 use crate::expensive::Opaque;
 use crate::index::codec::{RecordDecoder, encode_text};
+use crate::index::name_filter::NameFilter;
 use crate::message::OTHER_NAMES;
 use crate::query::Query;
 use crate::query::expr::{Predicate, Reference};
@@ -22,6 +23,8 @@ pub struct AskedParts {
     pub expensive: BTreeSet<Box<str>>,
     exact: HashSet<Arc<str>>,
     any_case: HashSet<Arc<str>>,
+    /// The names that make a difference.
+    filter: NameFilter,
 }
 
 impl AskedParts {
@@ -37,6 +40,7 @@ impl AskedParts {
 
     fn add_expensive(&mut self, opaque: &Opaque) {
         (self.topic, self.body) = (true, true);
+        self.filter.fill();
         if !self.expensive.contains(opaque.name()) {
             self.expensive.insert(opaque.name().into());
         }
@@ -44,12 +48,31 @@ impl AskedParts {
 
     fn add_reference(&mut self, reference: &Reference) {
         match reference {
-            Reference::Topic => self.topic = true,
-            Reference::Body => self.body = true,
+            Reference::Topic => self.ask_for_parts(true, false),
+            Reference::Body => self.ask_for_parts(false, true),
+            Reference::Property(name) if name.any_case => {
+                self.filter.fill(); // the filter knows one spelling of a name
+                add_with_parents(&mut self.any_case, &name.text, &mut |_| {});
+            }
             Reference::Property(name) => {
-                add_with_parents(if name.any_case { &mut self.any_case } else { &mut self.exact }, &name.text);
+                add_with_parents(&mut self.exact, &name.text, &mut |name| self.filter.insert(name));
             }
         }
+    }
+
+    fn ask_for_parts(&mut self, topic: bool, body: bool) {
+        if topic && !self.topic {
+            self.filter.insert("topic");
+        }
+        if body && !self.body {
+            spellings("body").for_each(|name| self.filter.insert(&name));
+        }
+        (self.topic, self.body) = (self.topic || topic, self.body || body);
+    }
+
+    /// The names of which [`Self::has`] is true, and perhaps others.
+    pub fn filter(&self) -> &NameFilter {
+        &self.filter
     }
 
     /// Write the names and parts as a section; the expensive predicates have one of their own.
@@ -72,10 +95,18 @@ impl AskedParts {
     /// A description of the damage.
     pub fn decode(bytes: &[u8], opaques: &[Opaque]) -> Result<Self, String> {
         let mut decoder = RecordDecoder::new(bytes, &[]);
-        let mut asked = Self { topic: decoder.flag()?, body: decoder.flag()?, ..Self::default() };
+        let mut asked = Self::default();
+        asked.ask_for_parts(decoder.flag()?, decoder.flag()?);
         while !decoder.is_at_end() {
-            let names = if decoder.flag()? { &mut asked.any_case } else { &mut asked.exact };
-            names.insert(decoder.text()?.into());
+            let is_any_case = decoder.flag()?;
+            let name = decoder.text()?.into();
+            if is_any_case {
+                asked.filter.fill();
+                asked.any_case.insert(name);
+            } else {
+                asked.filter.insert(&name);
+                asked.exact.insert(name);
+            }
         }
         opaques.iter().for_each(|opaque| asked.add_expensive(opaque));
         Ok(asked)
@@ -98,12 +129,27 @@ impl AskedParts {
     }
 }
 
-fn add_with_parents(names: &mut HashSet<Arc<str>>, name: &Arc<str>) {
+/// Add `name` and those of the mappings on its way to `names`, and call `added` for each unless `name` was there.
+fn add_with_parents(names: &mut HashSet<Arc<str>>, name: &Arc<str>, added: &mut dyn FnMut(&str)) {
     if names.contains(name) {
         return;
     }
+    added(name);
     names.insert(Arc::clone(name));
-    name.match_indices('.').for_each(|(dot, _)| _ = names.insert(name[..dot].into()));
+    for (dot, _) in name.match_indices('.') {
+        added(&name[..dot]);
+        names.insert(name[..dot].into());
+    }
+}
+
+/// `name` with each of its letters small or large.
+fn spellings(name: &str) -> impl Iterator<Item = String> {
+    (0..1_u32 << name.len()).map(|large| {
+        let spell = |(index, letter): (usize, char)| {
+            if large >> index & 1 == 1 { letter.to_ascii_uppercase() } else { letter }
+        };
+        name.chars().enumerate().map(spell).collect()
+    })
 }
 
 #[cfg(test)]
@@ -114,6 +160,12 @@ mod tests {
     fn asked(text: &str, dialect: SelectorDialect) -> AskedParts {
         let mut asked = AskedParts::default();
         asked.add(&parse(text, dialect).expect(text));
+        let names =
+            ["a", "a.b", "a.b.c", "x", "y", "topic", "body", "Body", "BODY", "source", "SOURCE", "From", "other"];
+        let read = AskedParts::decode(&asked.encode(), &[]).expect("whole");
+        for name in names.into_iter().filter(|name| asked.has(name)) {
+            assert!(asked.filter().may_have(name) && read.filter().may_have(name), "{text}: {name}");
+        }
         asked
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 
@@ -12,6 +13,7 @@ use crate::query::Query;
 
 use super::segment::Segment;
 use super::segment::tail::{TAIL_MAX, Tail};
+use super::versions::compactor::{self, QUIET};
 use super::versions::merge;
 use super::versions::version::{SubscriptionPosition, Version};
 use super::{Engine, SubscriptionId};
@@ -44,6 +46,10 @@ pub struct EngineWriter {
     merging_process: u32,
     /// The subscriptions removed from these segments meanwhile, each with the version that removed it.
     removed_meanwhile: Vec<(SubscriptionId, u64)>,
+    /// The time of the last change that left the engine worn.
+    worn_at: Option<Instant>,
+    /// The process whose compactor watches the engine.
+    watching_process: Option<u32>,
 }
 
 impl EngineState {
@@ -57,6 +63,19 @@ impl EngineState {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Compact the engine if it has not changed for a while. False if it has, or is being merged.
+    pub fn compact_if_quiet(self: Arc<Self>) -> bool {
+        let mut writer = self.lock();
+        let is_quiet = writer.worn_at.is_none_or(|worn_at| worn_at.elapsed() >= QUIET);
+        if !is_quiet || writer.is_merging() {
+            return false;
+        }
+        writer.watching_process = None;
+        drop(writer);
+        Engine { state: self }.compact();
+        true
+    }
+
     fn wait<'w>(&self, writer: MutexGuard<'w, EngineWriter>) -> MutexGuard<'w, EngineWriter> {
         self.merged.wait(writer).unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,6 +84,12 @@ impl EngineState {
 impl EngineWriter {
     fn is_merging(&self) -> bool {
         !self.merging.is_empty() && self.merging_process == std::process::id()
+    }
+
+    fn begin_merge(&mut self, segments: &[Arc<Segment>]) {
+        self.merging = segments.to_vec();
+        self.merging_process = std::process::id();
+        self.removed_meanwhile.clear();
     }
 
     /// Remove the subscription at `position` from version `next`.
@@ -164,11 +189,28 @@ impl Engine {
         self.publish(writer, next);
     }
 
-    /// Wait until no merge is going on or due. For measuring; nothing else has to.
+    /// Wait until no merge is going on or due, and compact the segments as is done when nobody changes the engine for half a
+    /// second. For measuring; nothing else has to.
     pub fn settle(&self) {
         let mut writer = self.state.lock();
         while writer.is_merging() {
             writer = self.state.wait(writer);
+        }
+        drop(writer);
+        self.compact();
+    }
+
+    /// Merge the segments that changes have left, so that they are few, unless a merge goes on.
+    fn compact(&self) {
+        let mut writer = self.state.lock();
+        let version = self.current();
+        if !writer.is_merging()
+            && let Some(segments) = merge::compactable(&version)
+        {
+            writer.begin_merge(&segments);
+            let number = version.number;
+            drop((version, writer));
+            self.merge_and_publish(&segments, number);
         }
     }
 
@@ -221,13 +263,25 @@ impl Engine {
             exchange(&mut next, &segments, merged);
         }
         next.seal();
+        self.watch_if_worn(&mut writer, &next);
         self.state.current.store(Arc::new(next));
     }
 
+    /// Have the engine compacted after its last change if `next`, the version after this one, is worn.
+    fn watch_if_worn(&self, writer: &mut EngineWriter, next: &Version) {
+        if merge::is_compact(next) || cfg!(miri) {
+            return; // miri takes a thread that is left at the end for a leak
+        }
+        writer.worn_at = Some(Instant::now());
+        let here = Some(std::process::id());
+        // Without a thread the next change tries again.
+        if writer.watching_process != here && compactor::watch(Arc::downgrade(&self.state)).is_ok() {
+            writer.watching_process = here;
+        }
+    }
+
     fn merge_in_thread(&self, writer: &mut EngineWriter, segments: Vec<Arc<Segment>>, version: u64) -> io::Result<()> {
-        writer.merging.clone_from(&segments);
-        writer.merging_process = std::process::id();
-        writer.removed_meanwhile.clear();
+        writer.begin_merge(&segments);
         let engine = self.clone();
         let work = move || engine.merge_and_publish(&segments, version);
         let started = std::thread::Builder::new().name("tamis-merge".to_owned()).spawn(work);

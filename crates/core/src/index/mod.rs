@@ -18,6 +18,7 @@ mod ids;
 mod layout;
 mod leaf;
 mod matching;
+mod name_filter;
 mod origin;
 pub mod report;
 mod scratch;
@@ -85,8 +86,9 @@ impl Engine {
         self.len() == 0
     }
 
-    /// The number of bytes that the queries and their index take, without saved keys and the file cache: also those of queries
-    /// that are kept decoded because they were evaluated.
+    /// The number of bytes that the queries and their index take, without saved keys and the file cache: also those of
+    /// what matching has built: decoded queries and shared predicates, automata that search texts, and the criteria of fields
+    /// queries.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let segments: usize =

@@ -63,6 +63,16 @@ struct FieldCriteria {
     has_times: bool,
 }
 
+impl FieldCriteria {
+    fn bytes(&self) -> usize {
+        let text_bytes = |wanted: &OwnedScalar| if let OwnedScalar::Text(text) = wanted { text.len() } else { 0 };
+        let value_bytes = |(wanted, indexes): (&OwnedScalar, &Vec<u32>)| {
+            size_of_val(wanted) + text_bytes(wanted) + size_of_val(indexes) + size_of_val(&**indexes)
+        };
+        size_of::<Self>() + size_of_val(&*self.present) + self.values.iter().map(value_bytes).sum::<usize>()
+    }
+}
+
 /// The criteria of a segment's fields queries.
 #[derive(Debug, Default)]
 pub struct FieldIndex {
@@ -76,6 +86,12 @@ pub struct FieldIndex {
 }
 
 impl FieldIndex {
+    /// The memory, in bytes.
+    pub fn bytes(&self) -> usize {
+        let fields = self.fields.iter().map(|(name, criteria)| size_of_val(name) + name.len() + criteria.bytes());
+        size_of_val(&*self.queries) + size_of_val(&*self.others) + fields.sum::<usize>()
+    }
+
     /// Add a query.
     pub fn add(&mut self, id: QueryId, query: &Query) {
         let Some(criteria) = query.criteria().iter().map(criterion).collect::<Option<Vec<_>>>() else {

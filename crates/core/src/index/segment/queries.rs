@@ -11,6 +11,7 @@ use crate::index::layout::sections::SectionName;
 use crate::query::Query;
 
 use super::Segment;
+use super::field_index::FieldIndex;
 
 /// The number of decoded queries in a chunk. Chunks are allocated when needed, so that opening allocates next to nothing.
 const CHUNK: usize = 64;
@@ -33,7 +34,7 @@ impl KeptQueries {
 
     /// Keep `query`, unless an equal one is there already.
     fn put(&self, cell: &OnceLock<Arc<Query>>, query: Arc<Query>) {
-        let bytes = size_of::<Query>() + usize::try_from(query.price().bytes).unwrap_or(usize::MAX);
+        let bytes = bytes_of(&query);
         if cell.set(query).is_ok() {
             // Relaxed: a count that nothing else is read by.
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -48,6 +49,11 @@ impl KeptQueries {
     fn get(&self, query: QueryId) -> Option<&Arc<Query>> {
         self.chunks.get(query.index() / CHUNK)?.get()?[query.index() % CHUNK].get()
     }
+}
+
+/// The memory of a decoded query.
+fn bytes_of(query: &Query) -> usize {
+    size_of::<Query>() + usize::try_from(query.price().bytes).unwrap_or(usize::MAX)
 }
 
 impl Segment {
@@ -71,9 +77,12 @@ impl Segment {
         cell.get().ok_or_else(|| self.contradiction())
     }
 
-    /// The bytes that the decoded queries take, which grow as queries are evaluated.
+    /// The bytes of what is kept besides the sections, which grow as messages are matched: decoded queries and shared
+    /// predicates, automata that search texts, and the criteria of fields queries.
     pub fn kept_bytes(&self) -> usize {
-        self.queries.bytes.load(Ordering::Relaxed)
+        let shared_predicates: usize = self.shared_predicates.iter().filter_map(OnceLock::get).map(bytes_of).sum();
+        let fields = self.field_index.get().map_or(0, FieldIndex::bytes);
+        self.queries.bytes.load(Ordering::Relaxed) + shared_predicates + self.text_search.bytes() + fields
     }
 
     /// A query, if it has been kept.

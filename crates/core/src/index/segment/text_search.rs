@@ -53,6 +53,11 @@ impl TextSearch {
         self.of(store, AttributeId(0)).map(drop)
     }
 
+    /// The memory of what has been built so far, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.by_attribute.get().map_or(0, |by_attribute| by_attribute.values().map(WantedTexts::bytes).sum())
+    }
+
     fn of(&self, store: &SectionStore, attribute: AttributeId) -> Result<Option<&WantedTexts>, EngineError> {
         let by_attribute = match self.by_attribute.get() {
             Some(by_attribute) => by_attribute,
@@ -187,5 +192,10 @@ impl WantedTexts {
         let words = texts.iter().filter(|_| is_words).map(|word| word.text().into()).collect();
         let needles = (!is_words).then(|| Needles::new(texts.iter().map(|needle| needle.needle())));
         Self { needles, words, symbols }
+    }
+
+    fn bytes(&self) -> usize {
+        let words: usize = self.words.iter().map(|word| size_of_val(word) + word.len()).sum();
+        self.needles.as_ref().map_or(0, Needles::bytes) + words + size_of_val(&*self.symbols)
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 mod shapes;
 mod snapshots;
@@ -496,6 +498,55 @@ fn removed_queries_are_swept_and_leave_no_trace() {
         assert!(pair.engine.remove(id).expect("in memory"));
     }
     pair.check(&mut random, fewer(50));
+}
+
+/// Change the engine until it has more segments than stay when nobody changes it.
+fn wear(pair: &mut Pair, random: &mut Random) {
+    while pair.engine.segments() <= 3 {
+        pair.change(random, 20);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "needs more changes than miri has time for")]
+fn an_engine_that_is_no_longer_changed_gets_few_segments() {
+    let (mut random, mut pair) = (Random(6), Pair::default());
+    wear(&mut pair, &mut random);
+    pair.engine.settle();
+    assert!(pair.engine.segments() <= 2);
+    pair.check(&mut random, 50);
+    wear(&mut pair, &mut random);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while pair.engine.segments() > 3 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(pair.engine.segments() <= 3, "nobody asked for it");
+    pair.check(&mut random, 50);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "needs more changes than miri has time for")]
+fn an_engine_may_be_changed_while_it_is_compacted() {
+    let (mut random, mut pair) = (Random(7), Pair::default());
+    let (engine, is_done) = (pair.engine.clone(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let compacting = scope.spawn(|| {
+            let mut rounds = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                engine.settle();
+                rounds += 1;
+            }
+            rounds
+        });
+        for _ in 0..20 {
+            pair.change(&mut random, 50);
+            pair.check(&mut random, 5);
+        }
+        is_done.store(true, Ordering::Relaxed);
+        assert!(compacting.join().expect("no panic") > 0);
+    });
+    pair.engine.settle();
+    pair.check(&mut random, 50);
 }
 
 #[test]

@@ -23,9 +23,21 @@ pub struct TrieAutomaton {
     dfa: LazyDfa,
     /// The era of the automaton's states to which `matches` belong.
     era: u64,
-    /// By state; of version 0 where nothing is known.
-    matches: Vec<TopicMatches>,
+    /// By state.
+    matches: Vec<StateMatches>,
     weight: usize,
+}
+
+/// What is remembered of a state.
+#[derive(Debug, Default)]
+enum StateMatches {
+    /// No topic has led there.
+    #[default]
+    New,
+    /// A topic has led there. Most states of topics that are all different are never met again.
+    MetOnce,
+    /// What the last version that asked knows of it.
+    Known(TopicMatches),
 }
 
 /// The automata that were used last, and memory for walking.
@@ -104,7 +116,12 @@ impl TrieAutomaton {
     /// The matches of `state` in version `serial`, if they are remembered.
     #[inline]
     pub fn matches(&self, state: usize, serial: u64) -> Option<&TopicMatches> {
-        self.matches.get(state).filter(|matches| matches.serial == serial && self.era == self.dfa.era())
+        match self.matches.get(state) {
+            Some(StateMatches::Known(matches)) if matches.serial == serial && self.era == self.dfa.era() => {
+                Some(matches)
+            }
+            _ => None,
+        }
     }
 
     /// Append the patterns that match a topic that leads to `state`.
@@ -115,18 +132,34 @@ impl TrieAutomaton {
         self.dfa.patterns_into(trie, state as u32, patterns)
     }
 
-    /// Keep what a version knows of `state`.
-    pub fn keep(&mut self, state: usize, matches: TopicMatches) {
+    /// Keep a copy of what a version knows of `state`, unless this is the first topic that leads there.
+    pub fn keep(&mut self, state: usize, matches: &TopicMatches) {
         if self.era != self.dfa.era() || self.weight + matches.weight() > WEIGHT_MAX {
             self.era = self.dfa.era();
             self.matches.clear();
             self.weight = 0;
         }
         if self.matches.len() <= state {
-            self.weight += state + 1 - self.matches.len(); // empty matches weigh 1
-            self.matches.resize_with(state + 1, TopicMatches::default);
+            self.weight += (state + 1 - self.matches.len()) * StateMatches::WEIGHT;
+            self.matches.resize_with(state + 1, StateMatches::default);
         }
-        self.weight += matches.weight();
-        self.weight -= std::mem::replace(&mut self.matches[state], matches).weight();
+        let kept = &mut self.matches[state];
+        match kept {
+            StateMatches::New => *kept = StateMatches::MetOnce,
+            StateMatches::MetOnce => {
+                self.weight += matches.weight();
+                *kept = StateMatches::Known(matches.clone());
+            }
+            StateMatches::Known(older) => {
+                self.weight += matches.weight();
+                self.weight -= older.weight();
+                older.clone_from(matches);
+            }
+        }
     }
+}
+
+impl StateMatches {
+    /// The size of a state's element in multiples of 8 bytes.
+    const WEIGHT: usize = size_of::<Self>() / 8;
 }

@@ -3,10 +3,10 @@
 //! Queries that are one topic pattern and nothing else are in no leaf: the ids of those that a topic matches are all there
 //! is to know of them. Patterns and needles that are part of other queries become symbols of the message.
 //!
-//! Where all patterns are in one trie, what a topic matches is known by the state of the trie's automaton that it leads to,
-//! whether the topic came before or not (`automata.rs`). Where that is of no use, because topics lead to ever new states, a
-//! topic that comes again is one look-up and a copy. What is known belongs to one version: after a change it is computed
-//! again when it is needed next.
+//! A topic that comes again is one look-up and a copy. Where all patterns are in one trie, what a new topic matches is known
+//! by the state of the trie's automaton that it leads to (`automata.rs`); where hardly any topic comes again, the topics that
+//! came are then not asked for a time. What is known belongs to one version: after a change it is computed again when it is
+//! needed next.
 
 use crate::error::EngineError;
 use crate::index::matching::id_set::sort_and_dedup;
@@ -15,7 +15,7 @@ use crate::index::segment::patterns::TopicSymbols;
 use super::matches::TopicMatches;
 use super::only_trie::OnlyTrie;
 use super::plan::TopicSources;
-use super::scratch::TopicScratch;
+use super::scratch::{LookupScratch, TopicScratch};
 
 impl TopicScratch {
     /// Call `work` with what a version knows of `topic`.
@@ -29,22 +29,33 @@ impl TopicScratch {
         topic: &str,
         work: impl FnOnce(&TopicMatches) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
-        if let Some(matches) = self.by_state(sources, topic)? {
+        let Self { cache, recurrence, lookup } = self;
+        if recurrence.is_rare()
+            && let Some(matches) = lookup.by_state(sources, topic)?
+        {
             return work(matches);
         }
-        let hash = self.cache.hash(topic);
+        let hash = cache.hash(topic);
         let mut is_stale = false;
-        if let Some(matches) = self.cache.get_hashed(hash, topic) {
+        if let Some(matches) = cache.get_hashed(hash, topic) {
+            recurrence.count_known();
             if matches.serial == sources.serial {
                 return work(matches);
             }
             is_stale = true;
+        } else {
+            recurrence.count_new();
         }
-        self.look_up(sources, topic)?;
-        self.cache.offer_hashed(hash, topic, is_stale, self.fresh.weight(), || self.fresh.clone());
-        work(&self.fresh)
+        let matches = match lookup.by_state(sources, topic)? {
+            Some(matches) => matches,
+            None => lookup.look_up(sources, topic)?,
+        };
+        cache.offer_hashed(hash, topic, is_stale, matches.weight(), || matches.clone());
+        work(matches)
     }
+}
 
+impl LookupScratch {
     /// The matches of `topic`, remembered for the state that it leads to, if all patterns are in one trie.
     #[inline]
     fn by_state(&mut self, sources: TopicSources<'_>, topic: &str) -> Result<Option<&TopicMatches>, EngineError> {
@@ -55,17 +66,16 @@ impl TopicScratch {
         if automaton.matches(state, sources.serial).is_none() {
             self.patterns.clear();
             automaton.patterns_into(&trie, state, &mut self.patterns).map_err(|reason| only.damaged(reason))?;
-            let mut matches = TopicMatches::default();
-            matches.begin(sources.serial, sources.symbol_segments());
-            only.add_to(&mut matches, &self.patterns, sources.version)?;
-            sort_and_dedup(&mut matches.ids, 0, &mut self.spare);
-            automaton.keep(state, matches);
+            self.fresh.begin(sources.serial, sources.symbol_segments());
+            only.add_to(&mut self.fresh, &self.patterns, sources.version)?;
+            sort_and_dedup(&mut self.fresh.ids, 0, &mut self.spare);
+            automaton.keep(state, &self.fresh);
         }
-        Ok(automaton.matches(state, sources.serial))
+        Ok(Some(automaton.matches(state, sources.serial).unwrap_or(&self.fresh)))
     }
 
-    /// Write what a version knows of `topic` to `fresh`.
-    fn look_up(&mut self, sources: TopicSources<'_>, topic: &str) -> Result<(), EngineError> {
+    /// What a version knows of `topic`, from all that it consists of.
+    fn look_up(&mut self, sources: TopicSources<'_>, topic: &str) -> Result<&TopicMatches, EngineError> {
         let mut matches = std::mem::take(&mut self.fresh);
         matches.begin(sources.serial, sources.symbol_segments());
         let combined = sources.plan.combined.get(sources)?;
@@ -85,7 +95,7 @@ impl TopicScratch {
         }
         sort_and_dedup(&mut matches.ids, 0, &mut self.spare);
         self.fresh = matches;
-        Ok(())
+        Ok(&self.fresh)
     }
 
     /// Add what the patterns of one segment that match `topic` stand for.

@@ -26,6 +26,34 @@ const SAMPLED_MIN: usize = FANOUT * TAIL_MAX;
 /// A segment is built again when this many of its subscriptions were removed, and more than half.
 const REMOVED_MIN: usize = 1_024;
 
+/// Maximum number of segments that stay when an engine is compacted.
+const COMPACT_MAX: usize = 3;
+/// All segments become one when more than this part of the subscriptions is outside the largest, or was removed from it.
+const WORN_PART: usize = 20;
+
+/// The segments that should become one when nobody changes the engine, if any.
+pub fn compactable(version: &Version) -> Option<Vec<Arc<Segment>>> {
+    if is_compact(version) {
+        return None;
+    }
+    let largest = version.segments.iter().max_by_key(|segment| segment.position_count())?;
+    let rest = version.segments.iter().filter(|segment| !Arc::ptr_eq(segment, largest));
+    let is_worn = worn_count(&version.segments, largest) * WORN_PART > version.live;
+    Some(if is_worn { version.segments.clone() } else { rest.cloned().collect() })
+}
+
+/// True when the segments of `version` need not be merged before it changes again.
+pub fn is_compact(version: &Version) -> bool {
+    let segments = &version.segments;
+    let Some(largest) = segments.iter().max_by_key(|segment| segment.position_count()) else { return true };
+    segments.len() <= COMPACT_MAX && worn_count(segments, largest) * WORN_PART <= version.live
+}
+
+/// The number of subscriptions outside `largest`, and of those that were removed from it.
+fn worn_count(segments: &[Arc<Segment>], largest: &Segment) -> usize {
+    size(segments) - largest.position_count() + largest.tombstones.count()
+}
+
 /// The segments that should become one now, if any: none of those in `busy`, and of at most `size_max` weight.
 pub fn due(version: &Version, busy: &[Arc<Segment>], size_max: usize) -> Option<Vec<Arc<Segment>>> {
     let idle = || idle(version, busy);

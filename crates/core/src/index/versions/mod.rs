@@ -2,5 +2,6 @@
 //!
 //! Reading a version or merging segments fails when a snapshot is damaged, and for no other reason.
 
+pub mod compactor;
 pub mod merge;
 pub mod version;

@@ -13,6 +13,7 @@ use crate::index::asked::AskedParts;
 use crate::index::matching::MatchState;
 use crate::index::matching::hashed_message::HashedMessage;
 use crate::index::matching::scratch::SegmentScratch;
+use crate::index::name_filter::NameFilter;
 use crate::index::scratch::Scratch;
 use crate::index::segment::Segment;
 use crate::index::segment::guard::LookedUp;
@@ -45,6 +46,8 @@ pub struct Version {
     pub hierarchies: Arc<Hierarchies>,
     /// The way in which topics are looked up.
     topics: TopicPlan,
+    /// The names for which segments and tail ask, and perhaps others.
+    asked_filter: NameFilter,
     /// The live subscriptions of the tail apart from pure topic queries, a bit each.
     tail_others: u32,
     asked: OnceLock<Arc<AskedParts>>,
@@ -80,13 +83,16 @@ impl Version {
             *(if is_topic { &mut topics } else { &mut others }) |= 1 << position;
         }
         self.tail_others = others;
+        self.asked_filter = self.tail_asked.filter().clone();
+        self.segments.iter().for_each(|segment| self.asked_filter.extend(segment.asked.filter()));
         self.topics = TopicPlan::new(&self.segments, topics);
     }
 
     /// Whether queries ask for a property called `name`; also true of some for which only removed queries asked.
     #[inline]
     pub fn may_ask(&self, name: &str) -> bool {
-        self.tail_asked.has(name) || self.segments.iter().any(|segment| segment.asked.has(name))
+        self.asked_filter.may_have(name)
+            && (self.tail_asked.has(name) || self.segments.iter().any(|segment| segment.asked.has(name)))
     }
 
     /// Exactly what the queries ask for. Cost: the first time, linear in the queries; 3 µs each.
