@@ -81,7 +81,7 @@ class UnsupportedRuleError(Exception):
 
 
 @dataclass(frozen=True)
-class Item:
+class SigmaItem:
     """A test of one field as selector text; `field` is None if the text is never unknown."""
 
     text: str
@@ -103,7 +103,7 @@ class Joined:
     parts: list[Node]
 
 
-Node = Item | Not | Joined
+Node = SigmaItem | Not | Joined
 
 
 def fold(event: Mapping[str, Any], raw: Iterable[str] = ()) -> dict[str, str]:
@@ -163,18 +163,18 @@ def _field(name: str, wanted: Any) -> Node:
     kinds = tuple(one for one in modifiers if one != "all")
     if kinds not in TESTS:
         raise UnsupportedRuleError(f"modifier {'|'.join(kinds)}")
-    nodes: list[Node] = [Item(f"{_name(field)} IS NULL", None) for value in values if value is None]
+    nodes: list[Node] = [SigmaItem(f"{_name(field)} IS NULL", None) for value in values if value is None]
     present = [value for value in values if value is not None]
     if kinds == () and word == "OR" and present and not any(_has_wildcard(str(value)) for value in present):
         return _joined("OR", [*nodes, _one_of(field, [_plain(str(value)) for value in present])])
     return _joined(word, nodes + [TESTS[kinds](field, str(value)) for value in present])
 
 
-def _one_of(field: str, values: list[str]) -> Item:
+def _one_of(field: str, values: list[str]) -> SigmaItem:
     quoted = [_quoted(value.lower()) for value in values]
     if len(quoted) == 1:
-        return Item(f"{_name(field)} = {quoted[0]}", _name(field))
-    return Item(f"{_name(field)} IN ({', '.join(quoted)})", _name(field))
+        return SigmaItem(f"{_name(field)} = {quoted[0]}", _name(field))
+    return SigmaItem(f"{_name(field)} IN ({', '.join(quoted)})", _name(field))
 
 
 def _like(before: str, after: str) -> Callable[[str, str], Node]:
@@ -182,7 +182,7 @@ def _like(before: str, after: str) -> Callable[[str, str], Node]:
         pattern = before + "".join(_pattern(value.lower())) + after
         pattern = re.sub("%%+", "%", pattern)
         escape = f" ESCAPE '{ESCAPE}'" if ESCAPE in pattern else ""
-        return Item(f"{_name(field)} LIKE {_quoted(pattern)}{escape}", _name(field))
+        return SigmaItem(f"{_name(field)} LIKE {_quoted(pattern)}{escape}", _name(field))
 
     return test
 
@@ -200,7 +200,7 @@ def _any_dash(field: str, value: str) -> Node:
 def _regex(flags: str) -> Callable[[str, str], Node]:
     def test(field: str, value: str) -> Node:
         name = _name(RAW + field)
-        return Item(f"REGEX({name}, {_quoted(flags + value)})", name)
+        return SigmaItem(f"REGEX({name}, {_quoted(flags + value)})", name)
 
     return test
 
@@ -224,7 +224,7 @@ def _network(field: str, value: str) -> Node:
 
 def _other_field(field: str, value: str) -> Node:
     name, other = _name(field), _name(value)
-    return Joined("AND", [Item(f"{other} IS NOT NULL", None), Item(f"{name} = {other}", name)])
+    return Joined("AND", [SigmaItem(f"{other} IS NOT NULL", None), SigmaItem(f"{name} = {other}", name)])
 
 
 TESTS: dict[tuple[str, ...], Callable[[str, str], Node]] = {
@@ -282,9 +282,9 @@ def _joined(word: str, parts: list[Node]) -> Node:
 
 def _text(node: Node, is_negated: bool) -> str:
     match node:
-        case Item(text, None):
+        case SigmaItem(text, None):
             return text
-        case Item(text, field):
+        case SigmaItem(text, field):
             return f"({field} IS NOT NULL AND {text})" if is_negated else text
         case Not(part):
             return f"NOT ({_text(part, is_negated=True)})"

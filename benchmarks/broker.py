@@ -39,7 +39,7 @@ FIGURE = re.compile(r"(\w[\w.]*)=([-\d.]+)")
 
 
 @dataclass(frozen=True)
-class Server:
+class MeasuredServer:
     """A broker that this script started."""
 
     name: str
@@ -79,7 +79,7 @@ def tamis_command(folder: Path, port: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def servers(folder: Path) -> Iterator[list[Server]]:
+def servers(folder: Path) -> Iterator[list[MeasuredServer]]:
     """Start tamis, and NATS if it is installed; stop them by pid at the end."""
     commands_: list[tuple[str, str, int, list[str]]] = [
         ("tamis", "amqp", port := free_port(), tamis_command(folder, port))
@@ -97,7 +97,7 @@ def servers(folder: Path) -> Iterator[list[Server]]:
         for _, _, port, _ in commands_:
             wait_for(port)
         yield [
-            Server(name, protocol, port, child.pid)
+            MeasuredServer(name, protocol, port, child.pid)
             for (name, protocol, port, _), child in zip(commands_, started, strict=True)
         ]
     finally:
@@ -119,7 +119,7 @@ class Load:
         self._program = folder / "load"
         subprocess.run(["go", "build", "-o", str(self._program), "."], cwd=source, check=True)
 
-    def __call__(self, server: Server, phase: str, *options: object) -> dict[str, float]:
+    def __call__(self, server: MeasuredServer, phase: str, *options: object) -> dict[str, float]:
         """Run one phase against a server; return the figures it printed, and the broker's CPU time for new bindings."""
         words = [str(self._program), phase, "-proto", server.protocol, "-addr", f"127.0.0.1:{server.port}"]
         words += ["-pid", str(server.pid), *map(str, options)]
@@ -151,7 +151,7 @@ def median_of(runs: int, work: Callable[[], dict[str, float]]) -> dict[str, floa
     return {name: statistics.median(one[name] for one in all_ if name in one) for name in all_[0]}
 
 
-def throughput(results: Results, load: Load, up: list[Server], count: int, runs: int) -> None:
+def throughput(results: Results, load: Load, up: list[MeasuredServer], count: int, runs: int) -> None:
     """Measure one publisher and one consumer."""
     records = []
     for confirm in (False, True):
@@ -169,7 +169,7 @@ def throughput(results: Results, load: Load, up: list[Server], count: int, runs:
     results.table("throughput", title, columns, records)
 
 
-def routing(results: Results, load: Load, up: list[Server], runs: int, bindings: list[int]) -> None:
+def routing(results: Results, load: Load, up: list[MeasuredServer], runs: int, bindings: list[int]) -> None:
     """Measure topic bindings for all brokers, and header bindings for tamis, since NATS has none."""
     records = []
     kinds = [("easy", "topic"), ("hash", "topic, `#` at the end"), ("headers", "headers")]
@@ -201,7 +201,7 @@ def routing(results: Results, load: Load, up: list[Server], runs: int, bindings:
     )
 
 
-def fan_out(results: Results, load: Load, up: list[Server], runs: int) -> None:
+def fan_out(results: Results, load: Load, up: list[MeasuredServer], runs: int) -> None:
     """Measure one publish to many queues."""
     records = []
     for queues, count in ((100, 3_000), (1_000, 300)):
@@ -212,7 +212,7 @@ def fan_out(results: Results, load: Load, up: list[Server], runs: int) -> None:
     results.table("fan_out", f"One publish of 256 B to many queues; medians of {runs} runs", columns, records)
 
 
-def latency(results: Results, load: Load, up: list[Server], runs: int, seconds: int, rates: list[int]) -> None:
+def latency(results: Results, load: Load, up: list[MeasuredServer], runs: int, seconds: int, rates: list[int]) -> None:
     """Measure the time from publish to delivery at fixed rates; brokers alternate, so that other load affects all."""
     records = []
     for rate in rates:
@@ -232,19 +232,23 @@ def latency(results: Results, load: Load, up: list[Server], runs: int, seconds: 
     results.table("latency", title, [*columns, ("brokerCPU", "CPU %", 1)], records)
 
 
-def idle(results: Results, load: Load, up: list[Server], count: int) -> None:
-    """Measure idle connections, at most as many as the system lets one process open."""
+def idle(results: Results, load: Load, up: list[MeasuredServer], count: int, folder: Path) -> None:
+    """Measure idle connections, at most as many as the system lets one process open.
+
+    A process that has served before has free memory, which connections take first: new processes are measured, too."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if limit != resource.RLIM_INFINITY:
         count = min(count, limit - FILES_OTHER)
     records = []
-    for server in up:
-        figures = load(server, "idle", "-n", count)
-        records.append(
-            {"broker": server.name, "connections": count, "kib": figures.get("kib_each"), "cpu": figures.get("idleCPU")}
-        )
+    with servers(folder) as fresh:
+        for process, servers_ in (("new", fresh), ("has served before", up)):
+            for server in servers_:
+                figures = load(server, "idle", "-n", count)
+                size = {"connections": count, "kib": figures.get("kib_each"), "cpu": figures.get("idleCPU")}
+                records.append({"broker": server.name, "process": process, **size})
     columns = [
         ("broker", "broker", 0),
+        ("process", "process", 0),
         ("connections", "connections", 0),
         ("kib", "KiB each", 1),
         ("cpu", "CPU % idle", 1),
@@ -267,7 +271,7 @@ def start_up(results: Results, load: Load, folder: Path, runs: int) -> None:
     results.table("start", f"Start to accept; medians of {runs}", [("data", "data", 0), ("seconds", "s", 3)], records)
 
 
-def many_publishers(results: Results, server: Server, count: int, publishers: int = 64) -> None:
+def many_publishers(results: Results, server: MeasuredServer, count: int, publishers: int = 64) -> None:
     """Measure durable messages from many publishers with confirms."""
     name = "many-publishers"
     control = LoadConnection(server.port)
@@ -289,10 +293,60 @@ def many_publishers(results: Results, server: Server, count: int, publishers: in
     results.table("publishers", f"{count:,} messages into a durable queue", columns, [record])
 
 
+def by_query(results: Results, server: MeasuredServer, count: int, runs: int, bindings: int = 10_000) -> None:
+    """Measure messages by their headers, which one of many queries on bindings is true of."""
+    reader = LoadConnection(server.port)
+    queues = [f"by-query-{number}" for number in range(100)]
+    for queue in queues:
+        reader.call(commands.Queue.Declare(queue=queue, exclusive=True), "Queue.DeclareOk")
+        reader.call(commands.Basic.Consume(queue=queue, no_ack=True), "Basic.ConsumeOk")
+    binds = []
+    for number in range(bindings):
+        query = {"x-query": f"symbol = 'S{number}' AND price > {number % 100}"}
+        binds.append(commands.Queue.Bind(queue=queues[number % 100], exchange="amq.fanout", arguments=query))
+    reader.bind_all(binds)
+    headers = ({"symbol": f"S{number * 7919 % bindings}", "price": 100, "region": "west"} for number in range(1_000))
+    messages = [publish_bytes("amq.fanout", "", b"x" * 256, headers=one) for one in headers]
+    flow = Flow([(LoadConnection(server.port), messages)], [reader], per_message=1, window=2_000)
+    spent = [_cost(flow, server, count) for _ in range(runs + 1)][1:]
+    reader.close()
+    record = {"bindings": f"{bindings:,} queries", "us": statistics.median(spent)}
+    columns = [("bindings", "bindings", 0), ("us", "CPU us per message", 2)]
+    title = f"Messages of 256 B with three headers, one query true of each; medians of {runs} runs"
+    results.table("selectors", title, columns, [record])
+
+
+def new_keys(results: Results, server: MeasuredServer, count: int, runs: int, bindings: int = 100_000) -> None:
+    """Measure messages whose routing key the broker has never seen, against many topic bindings."""
+    reader = LoadConnection(server.port)
+    reader.call(commands.Queue.Declare(queue="new-keys", exclusive=True), "Queue.DeclareOk")
+    reader.call(commands.Basic.Consume(queue="new-keys", no_ack=True), "Basic.ConsumeOk")
+    keys = (f"market.{number}.*" for number in range(bindings))
+    reader.bind_all([commands.Queue.Bind(queue="new-keys", exchange="amq.topic", routing_key=key) for key in keys])
+    spent = []
+    for run in range(runs):
+        names = (f"market.{number * 7919 % bindings}.{run}-{number}" for number in range(count))
+        messages = [publish_bytes("amq.topic", name, b"x" * 256) for name in names]
+        flow = Flow([(LoadConnection(server.port), messages)], [reader], per_message=1, window=2_000)
+        spent.append(_cost(flow, server, count))
+    reader.close()
+    record = {"bindings": f"{bindings:,} topic bindings", "us": statistics.median(spent)}
+    columns = [("bindings", "bindings", 0), ("us", "CPU us per message", 2)]
+    title = f"Messages of 256 B, each with a routing key of its own; medians of {runs} runs"
+    results.table("new_keys", title, columns, [record])
+
+
+def _cost(flow: Flow, server: MeasuredServer, count: int) -> float:
+    """Publish `count` messages; return the broker's CPU microseconds per message."""
+    before = cpu_s(server.pid)
+    flow.run(count, chunk=64, limit_s=120)
+    return (cpu_s(server.pid) - before) / count * 1e6
+
+
 class PnnlWork:
     """The PNNL paper's test at one level: subscribers with selectors, and 10 publishers."""
 
-    def __init__(self, server: Server, subscribers: int, level: int) -> None:
+    def __init__(self, server: MeasuredServer, subscribers: int, level: int) -> None:
         self.subscribers, self.level = subscribers, level
         # Up to 100 subscribers have the same selector; more have ten, of which each message matches one.
         self.distinct = 1 if subscribers <= 100 else 10
@@ -355,7 +409,7 @@ def pnnl_post(which: int, turn: int) -> dict[str, Any]:
     return {"body": body.encode(), "headers": headers}
 
 
-def pnnl(results: Results, server: Server, count: int, runs: int) -> None:
+def pnnl(results: Results, server: MeasuredServer, count: int, runs: int) -> None:
     """Measure the PNNL paper's test; the levels alternate, so that other load affects all of them."""
     records = []
     for subscribers in (10, 20, 50, 100, 200, 400):
@@ -385,7 +439,8 @@ def pnnl(results: Results, server: Server, count: int, runs: int) -> None:
         records,
         [
             "Up to 100 subscribers have one selector and all match; of 200 and 400 a tenth does, with ten selectors."
-            " One by one: the same selectors and messages through `Query.evaluate`, nothing delivered."
+            " One by one: the same selectors and messages through `Query.evaluate` in Python, without delivery; most of"
+            " it is the cost of the calls. The section on selectors has the same in the core."
         ],
     )
 
@@ -412,7 +467,9 @@ def main() -> None:
             many_publishers(results, up[0], count)
             pnnl(results, up[0], count // 100, runs)
             latency(results, load, up, runs, 2 if arguments.quick else 8, [1_000, 50_000])
-            idle(results, load, up, 1_000 if arguments.quick else IDLE)
+            by_query(results, up[0], count // 10, runs)
+            new_keys(results, up[0], count // 10, runs)
+            idle(results, load, up, 1_000 if arguments.quick else IDLE, Path(tempfile.mkdtemp(dir=folder)))
     results.write()
 
 

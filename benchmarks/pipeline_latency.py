@@ -85,7 +85,7 @@ def write_steadily(path: Path, rate: int, duration_s: float, symbols: int) -> No
             time.sleep(TICK_S)
 
 
-class Run:
+class LatencyRun:
     """Controls a run of the pipeline: warms it up, starts the writer, waits for the last message, and stops it."""
 
     def __init__(self, pipeline: Pipeline, path: Path, rate: int, duration_s: float, symbols: int) -> None:
@@ -170,7 +170,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
             for number in range(arguments.queries)
         )
         pipeline = Pipeline(config, store)
-        run = Run(pipeline, messages, arguments.rate, arguments.seconds, arguments.queries)
+        run = LatencyRun(pipeline, messages, arguments.rate, arguments.seconds, arguments.queries)
         reader = Reader(config.store_path)
         reader.start()
         try:
@@ -182,7 +182,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def result(
-    arguments: argparse.Namespace, run: Run, summary: RunSummary, points: list[tuple[float, float]]
+    arguments: argparse.Namespace, run: LatencyRun, summary: RunSummary, points: list[tuple[float, float]]
 ) -> dict[str, Any]:
     """Return the figures, and whether they meet the bars."""
     if len(points) < 100:

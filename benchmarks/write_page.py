@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from _results import OUT, shown
-from _sections import GOALS, SECTIONS, Run, Section
+from _sections import GOALS, SECTIONS, PageSection, Run
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 CHARTS = "benchmarks"
@@ -24,10 +24,11 @@ HEAD = """\
 # Benchmarks
 
 `make bench` measures all of this and writes this page; `make bench WORKLOAD=folder` takes Boolean filters from a
-folder ([the format](../benches/src/boolean/workload.rs)). Every benchmark compares its answers with brute force before
-it times anything. Baselines run in the same process as tamis, one after another, on the same data. Unless a table says
-otherwise, times are CPU times of one thread, which other programs on the machine lengthen little. Compare the columns
-of one table with each other rather than with figures from elsewhere.
+folder ([the format](../benches/src/boolean/workload.rs)). Benchmarks of the engine compare its answers with brute force
+before they time anything, and their baselines run in the same process, one after another, on the same data. Benchmarks
+of the broker count what arrives, and its peers are processes of their own; those of Spark compare with UDFs and sinks
+that do less. Unless a table says otherwise, times are CPU times of one thread, which other programs on the machine
+lengthen little. Compare the columns of one table with each other rather than with figures from elsewhere.
 """
 
 
@@ -119,7 +120,7 @@ def goal_table(runs: dict[str, Run]) -> str:
     return f"## The aims\n\nIf a run was smaller than its aim asks for, its size is given.\n\n{table}"
 
 
-def section_text(section: Section, run: Run) -> tuple[str, dict[str, str]]:
+def section_text(section: PageSection, run: Run) -> tuple[str, dict[str, str]]:
     """Render one section, and its charts by file name."""
     parts = [f"## {section.title}\n", section.text.strip() + "\n"]
     charts = {}

@@ -99,6 +99,13 @@ class Server:
             self._process.wait(60)
             self._process = None
 
+    def crash(self) -> None:
+        """End it as a crash does, without a checkpoint, and wait for its end; the next start recovers its data."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(60)
+        self._process = None
+
     def close(self) -> None:
         """Stop it, and remove its data."""
         self.stop()

@@ -24,11 +24,13 @@ LAYERS = [
 
 HEAVY = {
     "pyspark": {"spark", "adapters"},
-    "pyarrow": {"spark", "adapters", "engine"},
+    "pyarrow": {"spark", "adapters", "engine", "notify"},
     "pandas": {"spark"},
-    "sqlalchemy": {"store"},
+    "sqlalchemy": {"store", "notify"},
     "alembic": {"store"},
-    "psycopg": {"store", "spark"},
+    "psycopg": {"store", "spark", "notify"},
+    "deltalake": {"store"},
+    "apprise": {"notify"},
     "typer": {"cli", "__main__"},
     "rich": {"cli", "demo"},
     "selectolax": {"adapters"},

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 _DISK_FAILED = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.EROFS, errno.ESTALE, getattr(errno, "EUCLEAN", errno.EIO)}
-"""What Linux reports when a file system is gone or broken, not when a file is merely absent or closed."""
+"""The errors of Linux for a file system that is gone or broken, not for a file that is merely absent or closed."""
 
 
 def short(value: object) -> str:
@@ -58,7 +58,7 @@ class StoreError(TamisError):
 
 
 class NotAllowedError(StoreError):
-    """An owner may not change a query, because it is somebody else's; the text says whose."""
+    """An owner may not change a query of another owner; the text says whose it is."""
 
 
 class StoreLostError(StoreError):

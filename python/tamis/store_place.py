@@ -28,11 +28,11 @@ class ServerUrl:
 
 
 Place = Path | ServerUrl
-"""Where a store is."""
+"""The address of a store."""
 
 
 def place_of(path_or_url: str | Path | ServerUrl) -> Place:
-    """Where the store is that a path, ``sqlite:///path`` or ``postgresql://user@host:port/database`` names.
+    """Return the address of the store that a path, ``sqlite:///path`` or ``postgresql://user@host:port/db`` names.
 
     Raises:
         StoreError: the URL names another kind of database, or has a password.

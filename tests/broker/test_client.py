@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tamis.client
-from tamis.client import Address, Client, ClientError, IdentityTakenError, ReplyTimeoutError, blocking
+from tamis.client import Address, Client, ClientError, IdentityTakenError, ReplyTimeoutError, SendTimeoutError, blocking
 from tests.broker.conftest import RunningBroker, StartBroker
 
 
@@ -42,6 +46,34 @@ def test_an_address_names_a_broker_and_what_is_there() -> None:
     for wrong in ("amqp://h/stream/x", "tamis://h/queue/x", "tamis://h/stream/", "tamis:///stream/x", "x"):
         with pytest.raises(ValueError, match="expected tamis://host/stream/name"):
             Address.parse(wrong)
+    with pytest.raises(ValueError, match=r"expected nothing but \?vhost=name behind the path"):
+        Address.parse("tamis://h/stream/x?user=ann")
+
+
+@pytest.mark.parametrize(("scheme", "amqp"), [("tamis", "amqp"), ("tamiss", "amqps")])
+@given(st.sampled_from(["h", "h:1", "ann:s%2Fe@h"]), st.text(min_size=1), st.text(min_size=1))
+def test_an_address_that_is_written_is_read_as_what_it_was(
+    scheme: str, amqp: str, host: str, name: str, vhost: str
+) -> None:
+    text = f"{scheme}://{host}/stream/{quote(name, '')}?vhost={quote(vhost, '')}"
+    address = Address.parse(text)
+    assert Address.parse(str(address)) == address
+    assert address.name == name
+    assert address.broker.startswith(f"{amqp}://{host}")
+    assert unquote(urlsplit(address.broker).path[1:]) == ("" if vhost == "/" else vhost)
+
+
+def test_an_address_is_enough_to_connect(broker: RunningBroker) -> None:
+    async def work() -> None:
+        address = f"tamis://guest:guest@127.0.0.1:{broker.port}/stream/c10"
+        async with await tamis.client.connect(address) as client:
+            stream = client.stream(Address.parse(address).name)
+            await stream.publish(b"one")
+            assert (await take(stream.subscribe(start="first"), 1))[0].body == b"one"
+        with pytest.raises(ClientError, match="none"):
+            await tamis.client.connect(f"{address}?vhost=none")
+
+    run(work)
 
 
 def test_a_message_comes_with_its_sender_and_its_parts(broker: RunningBroker) -> None:
@@ -191,7 +223,33 @@ def test_scripts_do_the_same_without_asyncio(broker: RunningBroker) -> None:
         client.mailbox("c7.ann").send(b"to myself")
         message = next(client.mailbox().messages())
         assert (message.body, message.sender) == (b"to myself", "c7.ann")
-        client.stream("c7").publish(b"one")
-        assert next(client.stream("c7").subscribe(start="first")).number == 1
+        client.stream("c7").publish([b"one", b"", b"body"], {"n": 1})
+        message = next(client.stream("c7").subscribe(start="first", credit=None))
+        assert (message.number, message.parts, message.headers["n"]) == (1, [b"one", b"", b"body"], 1)
         with pytest.raises(ReplyTimeoutError):
             client.service("c7").request(b"anybody?", timeout_s=0.2)
+        with pytest.raises(SendTimeoutError):
+            client.mailbox("c7.ann").send(b"", timeout_s=0)
+
+
+def test_scripts_work_for_services_without_asyncio(broker: RunningBroker) -> None:
+    with blocking.connect(url(broker), identity="c9.ann") as client, blocking.connect(url(broker)) as worker:
+        client.service("c9").send([b"a", b"b"], {"n": 1}, correlation_id="7", expires_s=60, timeout_s=20)
+        requests = worker.service("c9").offer()
+        request = next(requests)
+        assert (request.sender, request.parts, request.headers["n"]) == ("c9.ann", [b"a", b"b"], 1)
+        worker.reject(request, requeue=True)
+        request = next(requests)
+        assert request.is_redelivered
+        worker.reply(request, [b"1", b"2"], {"more": "headers"}, more=True)
+        worker.reply(request, b"last")
+        worker.ack(request)
+        letters = client.mailbox().messages()
+        first, last = next(letters), next(letters)
+        assert (first.parts, first.headers["more"], first.has_more) == ([b"1", b"2"], "headers", True)
+        assert (last.body, last.correlation_id, last.has_more) == (b"last", "7", False)
+        serving = threading.Thread(target=lambda: worker.reply(next(requests), [b"one", b"two"]))
+        serving.start()
+        replies = client.service("c9").replies([b"count", b"down"], timeout_s=20)
+        assert [reply.parts for reply in replies] == [[b"one", b"two"]]
+        serving.join()

@@ -111,7 +111,7 @@ def test_an_empty_query_is_a_query_and_a_folder_is_neither(tamis: Tamis, tmp_pat
     (tmp_path / "folder").mkdir()
     done = tamis("check", "folder")
     assert done.returncode == 2
-    assert "folder: a folder, where a file or a query was expected" in done.stderr
+    assert "folder: expected a file or a query, not a folder" in done.stderr
 
 
 MAILBOX = '[[adapter]]\nname = "inbox"\ntype = "mbox"\npath = "inbox.mbox"\n[queries]\nfile = "q.txt"\n'

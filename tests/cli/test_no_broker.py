@@ -76,7 +76,9 @@ def test_an_unknown_language_or_place_is_refused_before_anything_is_sent(tamis: 
     )
     done = tamis("tail", "s", "--from", "yesterday", *NOWHERE)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: --from: expected next, first, last, an offset or a time, not 'yesterday'\n")
+    assert done.stderr.startswith(
+        "error: --from: expected next, first, last, an offset, a time or an age, not 'yesterday'\n"
+    )
 
 
 def test_the_password_is_in_no_message(tamis: Tamis) -> None:

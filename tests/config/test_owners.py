@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tamis.config.owners import find_owner
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import ConfigError
 
@@ -51,3 +52,49 @@ def test_a_name_is_taken_once_and_a_limit_is_of_no_use_in_a_digest(tmp_path: Pat
         _load(tmp_path, "[[owner]]", 'name = "ann"')
     with pytest.raises(ConfigError, match="'most' has no effect with a digest: remove one of them"):
         _load(tmp_path, 'digest = "day"', "most = 3")
+
+
+def test_a_profile_has_its_own_rhythm_and_the_rest_of_its_owner(tmp_path: Path) -> None:
+    profiles = [
+        "[[owner.profile]]",
+        'name = "urgent"',
+        "[[owner.profile]]",
+        'name = "list"',
+        'to = "c@d.org"',
+        "most = 2",
+    ]
+    config = _load(tmp_path, 'to = "a@b.org"', 'time_zone = "Asia/Kolkata"', 'digest = "day"', *profiles)
+    ann, urgent, listed = config.people
+    assert [it.name for it in config.people] == ["ann", "ann/urgent", "ann/list"]
+    assert (ann.digest, urgent.digest, listed.digest) == ("day", "none", "none")
+    assert (ann.to, urgent.to, listed.to) == (("a@b.org",), ("a@b.org",), ("c@d.org",))
+    assert {it.zone.key for it in config.people} == {"Asia/Kolkata"}
+    assert (urgent.most, listed.most) == (None, 2)
+    by_name = {it.name: it for it in config.people}
+    assert find_owner(by_name, "ann/list") == listed
+    assert find_owner(by_name, "ann/gone") == ann
+    assert find_owner(by_name, "ben") is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (['digest = "month"'], "line 5: profile.digest: expected"),
+        (['adress = "a@b.org"'], "line 5: unknown key 'adress' in [[owner.profile]]"),
+        (['weekday = "mon"'], "line 5: 'weekday' is used only with digest = \"week\""),
+        (["confirm = true"], "line 5: 'confirm' needs 'to': the addresses to confirm"),
+        (["[[owner.profile]]", 'name = "urgent"'], "line 6: the name 'urgent' is taken already"),
+        (["[[owner.profile]]", "most = 3"], "line 5: [[owner.profile]] needs 'name'"),
+        (["[[owner.profile.profile]]", 'name = "deeper"'], "line 5: unknown key 'profile' in [[owner.profile]]"),
+    ],
+)
+def test_a_mistake_in_a_profile_is_told_with_its_line(tmp_path: Path, lines: list[str], expected: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        _load(tmp_path, "[[owner.profile]]", 'name = "urgent"', *lines)
+    assert f"pipeline.toml, {expected}" in str(raised.value)
+
+
+def test_confirmed_addresses_of_a_profile_need_the_page_that_confirms_them(tmp_path: Path) -> None:
+    profile = ["[[owner.profile]]", 'name = "urgent"', "confirm = true"]
+    with pytest.raises(ConfigError, match=r"'confirm' needs \[unsubscribe\]"):
+        _load(tmp_path, 'to = "a@b.org"', *profile)

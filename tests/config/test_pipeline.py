@@ -117,7 +117,7 @@ def test_everything_has_a_default_but_what_it_is_about(tmp_path: Path) -> None:
     assert config.pipeline.interval_ms == 200
 
 
-DELIVERIES = "store, eml, jsonl, smtp, webhook, amqp, feed"
+DELIVERIES = "store, eml, jsonl, smtp, webhook, amqp, feed, database, parquet, delta, chat"
 TYPES = ", ".join(ADAPTERS)
 MISTAKES = [
     (

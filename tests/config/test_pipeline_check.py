@@ -152,6 +152,18 @@ def test_queries_of_the_store_count_as_they_do_in_a_run(folder: Path) -> None:
     assert test.startswith("pipeline.toml, line 16: the test did not expect 'any' to match")
 
 
+def test_a_profile_that_a_query_names_must_be_there(folder: Path) -> None:
+    owners = '[[owner]]\nname = "ann"\nto = "a@b.org"\n[[owner.profile]]\nname = "urgent"\n[[delivery]]'
+    with Store.open(folder / "tamis.sqlite") as store:
+        store.add_query(QuerySpec("one", "author = 'James'", owner="ann/urgnt"))
+        store.add_query(QuerySpec("two", "author = 'James'", owner="ann/urgent"))
+        store.add_query(QuerySpec("three", "author = 'James'", owner="ben/any"))
+    found = [problem for problem in _problems(folder, "[[delivery]]", owners) if "the test" not in problem]
+    assert found == [
+        "tamis.sqlite: query 'one': no [[owner.profile]] of 'ann' is named 'urgnt'; did you mean 'urgent'?"
+    ]
+
+
 def test_a_store_of_a_newer_version_is_told(folder: Path) -> None:
     Store.open(folder / "tamis.sqlite").close()
     connection = sqlite3.connect(folder / "tamis.sqlite", isolation_level=None)

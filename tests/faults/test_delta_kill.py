@@ -20,9 +20,10 @@ from deltalake import DeltaTable
 
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import StoreError
-from tamis.spark.sinks.delta import DeltaSink, File, Table
+from tamis.spark.sinks.delta import DeltaSink
 from tamis.spark.sinks.sink import Batch
 from tamis.store import BatchCounts, Store
+from tamis.store.delta_table import File, Table
 from tests.faults.test_pipeline_kill import (
     BATCH_MESSAGES,
     CLEAN,

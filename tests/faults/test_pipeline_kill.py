@@ -299,10 +299,12 @@ class LedgerFirst(CrashingStore):
         self.pin_batch(f"{stream}-late", batch_id)
         return super().commit_batch(f"{stream}-late", batch_id, parts, default_deliveries)
 
-    def commit_staged(self, stream: str, batch_id: int, staging: Staging, *rest: Any) -> BatchCounts:
-        self.move(stream, batch_id, self.begin_staging(), *rest)
+    def commit_staged(
+        self, stream: str, batch_id: int, staging: Staging, source: str, staged: BatchCounts, *rest: Any
+    ) -> BatchCounts:
+        self.move(stream, batch_id, self.begin_staging(), source, BatchCounts(staged.read, 0, 0, 0), *rest)
         self.pin_batch(f"{stream}-late", batch_id)
-        return super().commit_staged(f"{stream}-late", batch_id, staging, *rest)
+        return super().commit_staged(f"{stream}-late", batch_id, staging, source, staged, *rest)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ class Clock:
     """A clock that stands still until the test moves it."""
 
     def __init__(self) -> None:
-        self.time = datetime.now(UTC) + timedelta(seconds=1)
+        self.time = datetime.now(UTC) + timedelta(minutes=5)  # what a test has filled is due, however busy the machine
 
     def __call__(self) -> datetime:
         return self.time

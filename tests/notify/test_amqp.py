@@ -90,6 +90,32 @@ def test_a_broker_without_the_exchange_or_none_at_all_costs_no_try(
     assert store.deliveries()[0].attempts == 0
 
 
+def test_one_over_which_the_broker_closes_the_channel_holds_up_no_other(
+    store: Store, clock: Clock, tmp_path: Path
+) -> None:
+    store.add_query(QuerySpec("frost", "subject LIKE '%'", deliveries=("bus",)))
+    store.pin_batch("s", 0)
+    about = [message(number, note="x" * 5_000 if number == 3 else "") for number in range(8)]
+    store.commit_batch("s", 0, result(about, ["frost"]))
+    broker = RunningBroker(tmp_path, config="[limits]\nmessage_bytes = 4096\n")
+    try:
+        with broker.connect() as connection:
+            channel = connection.channel()
+            channel.queue_declare("frosts", durable=True)
+            channel.queue_bind("frosts", "amq.topic", "frost")
+        engine = engine_of(store, clock, broker.port, exchange="amq.topic", routing_key="frost", tries=1)
+        for _ in range(4):
+            engine.deliver_pending()
+            clock.move(2)
+        (bad,) = (row for row in store.deliveries() if row.state != "delivered")
+        assert (bad.state, bad.attempts) == ("dead", 1)
+        assert "4096" in (bad.reason or ""), "what the broker said"
+        names = {properties.message_id for properties, _ in taken(broker, "frosts")}
+        assert names == set(store.notification_ids()) - {bad.notification_id}
+    finally:
+        broker.kill()
+
+
 def test_a_wrong_password_is_said_and_the_variable_is_asked_for(
     store: Store, clock: Clock, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

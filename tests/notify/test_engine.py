@@ -11,7 +11,7 @@ import pytest
 from tamis.config.deliveries import EmlDelivery, JsonlDelivery, StoreDelivery
 from tamis.errors import StoreError
 from tamis.notify import engine as engine_module
-from tamis.notify.channels.channel import ChannelError, Sent
+from tamis.notify.channels.channel import ChannelError, ChannelLostError, Sent
 from tamis.notify.engine import DeliveryCounts, NotificationEngine
 from tamis.query import QuerySpec
 from tamis.store import DueDelivery, Store
@@ -26,6 +26,7 @@ class FakeChannel:
 
     def __init__(self) -> None:
         self.fails: dict[int, str] = {}  # offset of the message -> why
+        self.lost: set[int] = set()  # offsets of the messages over which the connection is lost
         self.down: str | None = None
         self.delivered: list[int] = []
         self.opened = self.closed = 0
@@ -37,6 +38,10 @@ class FakeChannel:
 
     def deliver(self, due: Sequence[DueDelivery]) -> Sent:
         assert len(due) <= self.batch_count
+        for at, delivery in enumerate(due):
+            if delivery.notification.offset in self.lost:
+                self.delivered += [before.notification.offset for before in due[:at]]
+                raise ChannelLostError("it hung up", {before.delivery_id: None for before in due[:at]})
         self.delivered += [delivery.notification.offset for delivery in due]
         return Sent(
             {d.delivery_id: self.fails[d.notification.offset] for d in due if d.notification.offset in self.fails}
@@ -130,6 +135,27 @@ def test_a_channel_that_is_down_costs_no_notification_a_try(store: Store, clock:
     channel.down = None
     clock.move(60)
     assert engine.deliver_pending() == DeliveryCounts(delivered=3)
+
+
+def test_one_over_which_the_connection_is_lost_goes_last_and_dies_alone(
+    store: Store, clock: Clock, channel: FakeChannel
+) -> None:
+    fill(store, 7)
+    channel.batch_count, channel.lost = 4, {2}
+    engine = _engine(store, clock, tries=3, back_off_s=[1.0])
+    assert engine.deliver_pending() == DeliveryCounts(delivered=2, troubles={"outbox": "it hung up"})
+    for _ in range(8):
+        clock.move(2)
+        assert engine.deliver_pending().dead == 0, "alone, it may be the channel's fault"
+    assert sorted(channel.delivered) == [0, 1, 3, 4, 5, 6], "each once"
+    assert {row.attempts for row in store.deliveries() if row.state == "delivered"} == {1}
+    store.pin_batch("s", 1)
+    store.commit_batch("s", 1, result(map(message, range(100, 103)), ["frost"]))
+    dead = 0
+    for _ in range(3):
+        clock.move(2)
+        dead += engine.deliver_pending().dead
+    assert (sorted(channel.delivered)[6:], dead) == ([100, 101, 102], 1)
 
 
 def test_what_no_channel_is_configured_for_waits_and_says_so(store: Store, clock: Clock, channel: FakeChannel) -> None:

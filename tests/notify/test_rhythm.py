@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import itertools
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from tamis.notify.engine import NotificationEngine
 from tamis.notify.rhythm import decide, next_digest, window_start
 from tamis.query import QuerySpec
 from tamis.store import DueDelivery, Store
+from tests.notify.conftest import Clock
 from tests.notify.rhythm_oracle import Dispatch, Event, dispatches
 from tests.store.rows import message, result
 
@@ -234,3 +236,30 @@ def test_a_mistake_in_a_cron_rhythm_is_told(tmp_path: Path, settings: str, expec
     with pytest.raises(ConfigError) as told:
         PipelineConfig.load(tmp_path / "pipeline.toml")
     assert expected in str(told.value)
+
+
+def test_each_profile_of_an_owner_is_told_in_its_own_rhythm(store: Store, clock: Clock, tmp_path: Path) -> None:
+    (tmp_path / "pipeline.toml").write_text(
+        '[[owner]]\nname = "ann"\nto = "ann@example.org"\ndigest = "day"\n'
+        '[[owner.profile]]\nname = "urgent"\n'
+        '[[owner.profile]]\nname = "list"\nto = "list@example.org"\ndigest = "day"\n'
+    )
+    for owner in ("ann", "ann/urgent", "ann/list"):
+        store.add_query(QuerySpec(owner.replace("/", "-"), "n > 0", owner=owner, deliveries=("mail",)))
+    store.pin_batch("s", 0)
+    store.commit_batch("s", 0, result([message(0), message(1)], ["ann", "ann-urgent", "ann-list"]))
+    mail = EmlDelivery(name="mail", type="eml", folder=tmp_path / "mail")
+    people = PipelineConfig.load(tmp_path / "pipeline.toml").people
+    engine = NotificationEngine(store, [mail], clock, owners=people)
+    assert engine.deliver_pending().delivered == 2
+    assert _told(tmp_path / "mail") == [("ann@example.org", "ann-urgent")] * 2
+    clock.move(86_400)
+    assert engine.deliver_pending().delivered == 4
+    digests = [("ann@example.org", "2 notifications: ann (2)"), ("list@example.org", "2 notifications: ann-list (2)")]
+    assert _told(tmp_path / "mail") == sorted([*digests, *[("ann@example.org", "ann-urgent")] * 2])
+
+
+def _told(folder: Path) -> list[tuple[str, str]]:
+    """Return to whom each e-mail goes, and its query, or its subject if it is a digest."""
+    mails = [email.message_from_bytes(path.read_bytes()) for path in folder.iterdir()]
+    return sorted((mail["To"], mail["X-Tamis-Query"] or mail["Subject"].removeprefix("[tamis] ")) for mail in mails)

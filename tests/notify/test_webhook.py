@@ -34,6 +34,7 @@ class Receiver:
         self.received: list[tuple[dict[str, str], bytes]] = []
         self.answer: Callable[[int], Answer] = lambda number: (204, {})
         self.answer_after_s = 0.0
+        self.hang_up_at = ""
         self.port = 0
 
     @property
@@ -53,6 +54,9 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             receiver.received.append((dict(self.headers.items()), body))
             time.sleep(receiver.answer_after_s)
+            if self.headers["webhook-id"] == receiver.hang_up_at:
+                self.close_connection = True
+                return
             status, headers = receiver.answer(len(receiver.received))
             text = b"no room\nhere" if status >= 400 else b""
             self.send_response(status)
@@ -163,6 +167,19 @@ def test_no_server_and_a_server_that_hangs_cost_no_try(store: Store, clock: Cloc
     assert store.deliveries()[0].attempts == 0
     receiver.answer_after_s = 0.0
     assert engine_of(store, clock, receiver.port).deliver_pending() == DeliveryCounts(delivered=1)
+
+
+def test_one_over_which_the_server_hangs_up_holds_up_no_other(store: Store, clock: Clock, receiver: Receiver) -> None:
+    fill(store, 4, deliveries=("hook",))
+    receiver.hang_up_at = min(store.notification_ids())
+    engine = engine_of(store, clock, receiver.port)
+    assert "hook" in engine.deliver_pending().troubles
+    for _ in range(6):
+        clock.move(2)
+        engine.deliver_pending()
+    states = {row.state for row in store.deliveries() if row.notification_id != receiver.hang_up_at}
+    assert states == {"delivered"}
+    assert len(set(receiver.ids)) == 4
 
 
 def test_a_stop_gives_up_a_request_under_way(store: Store, clock: Clock, receiver: Receiver) -> None:

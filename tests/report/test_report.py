@@ -11,7 +11,7 @@ import pytest
 from tamis import QuerySpec
 from tamis.report import RunFigures, write_report
 from tamis.report.charts import _round_up
-from tamis.report.data import COLUMNS, Piece, _excerpt, collect
+from tamis.report.data import COLUMNS, Excerpt, _excerpt, collect
 from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Outcome, Store, notification_id
 
 EVIL = "<script>alert('x')</script> & \"more\" \x00\ud800"
@@ -112,7 +112,7 @@ def test_an_excerpt_is_the_text_around_the_mark() -> None:
     body = "word " * 500 + "frost" + " word" * 500
     pieces = list(_excerpt(body, [(2500, 2505)]))
     assert [piece.text for piece in pieces if piece.marked] == ["frost"]
-    assert pieces[0] == Piece("… ")
+    assert pieces[0] == Excerpt("… ")
     assert pieces[1].text.startswith("word")
     assert sum(len(piece.text) for piece in pieces) < 500
 

@@ -15,7 +15,7 @@ from tamis.errors import StoreError
 from tamis.notify.dispatch import DeliveryCounts
 from tamis.notify.engine import NotificationEngine
 from tamis.spark.deliveries import GRACE_S, DeliveryThreads
-from tamis.spark.progress import Tally
+from tamis.spark.progress import RunTally
 from tamis.store import Store
 from tests.store.rows import fill
 
@@ -65,7 +65,7 @@ def _threads(store: Store, folder: Path, port: int) -> DeliveryThreads:
         | {"from": "tamis@example.org", "to": "ann@example.org"}
     )
     lines = JsonlDelivery(name="lines", type="jsonl", path=folder / "lines.jsonl")
-    return DeliveryThreads(NotificationEngine(store, [mail, lines]).dispatchers, Tally())
+    return DeliveryThreads(NotificationEngine(store, [mail, lines]).dispatchers, RunTally())
 
 
 def _until(holds: Callable[[], bool]) -> None:
@@ -132,7 +132,7 @@ class SlowDispatcher:
 
 def test_a_stop_comes_between_two_notifications() -> None:
     slow = SlowDispatcher()
-    threads = DeliveryThreads([slow], Tally())
+    threads = DeliveryThreads([slow], RunTally())
     threads.start()
     _until(lambda: slow.delivered > 0)
     threads.close(drain=False, stop=threading.Event())

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 from tamis.adapters.sources.mbox import unescape
 from tamis.errors import AdapterError, StoreError
-from tamis.spark.sinks.delta import File, Table
 from tamis.spark.sinks.delta_worker import TABLES
+from tamis.store.delta_table import File, Table
 from tests.spark.conftest import Workshop
 from tests.spark.mail import QUERIES, brute_force, real_messages, write_mbox
 

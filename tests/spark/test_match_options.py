@@ -17,7 +17,7 @@ from tamis.query.predicates import load_predicate
 from tamis.spark import explain, match, register, register_function
 from tamis.spark.matching.columns import message_columns
 from tamis.spark.matching.operator import in_worker
-from tamis.spark.matching.rules import Rules
+from tamis.spark.matching.rules import RuleSet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +62,7 @@ def test_rows_that_cannot_be_read_are_null_or_have_their_reason(spark: SparkSess
 
 def test_only_columns_that_queries_ask_for_go_to_python(spark: SparkSession) -> None:
     frame = spark.sql("SELECT 5 AS price, INTERVAL '1' DAY AS span, 'x' AS body, 'a.b' AS topic, map(1, 2) AS odd")
-    asked = Rules.of({"cheap": "price < 10"}).engine.asked
+    asked = RuleSet.of({"cheap": "price < 10"}).engine.asked
     assert list(message_columns(frame, asked)) == ["price"]
     assert found(frame.transform(match({"cheap": "price < 10"}))) == [["cheap"]]
     nested = frame.selectExpr("struct(price, span, odd) AS properties", "body", "topic")

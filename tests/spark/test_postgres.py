@@ -135,6 +135,30 @@ def test_a_server_that_restarts_is_waited_for(
         assert len(outbox(store)) == 300
 
 
+def test_a_server_that_crashes_loses_no_staged_rows(
+    on_server: Workshop, postgres: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = on_server.folder / "lines.jsonl"
+    lines.write_text("".join(f'{{"a": {number}}}\n' for number in range(300)) + "no message\n")
+    on_server.adapter("lines", "jsonl", lines)
+    with on_server.store as store:
+        store.add_query(QuerySpec("q", "a >= 0"))
+        commit, crashed = store.commit_staged, threading.Event()
+
+        def crash_and_commit(*arguments: object, **options: object) -> object:
+            if not crashed.is_set():
+                crashed.set()
+                postgres.crash()
+                postgres.start()
+            return commit(*arguments, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(store, "commit_staged", crash_and_commit)
+        summary = on_server.run()
+        assert "lost 300 of 300 rows of the batch" in caplog.text, "recovery empties tables that are not logged"
+        assert (summary.notifications, summary.dead) == (300, 1)
+        assert len(outbox(store)) == 300
+
+
 def test_a_second_pipeline_over_the_database_is_refused(on_server: Workshop) -> None:
     from tamis.spark.lease import held_lease
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.spark.progress import BatchReport, MatchTimes, Tally
+from tamis.spark.progress import BatchReport, MatchTimes, RunTally
 
 times_us = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=50)
 
@@ -43,7 +43,7 @@ def test_without_batches_there_is_no_percentile() -> None:
 
 
 def test_a_tally_adds_up() -> None:
-    tally = Tally()
+    tally = RunTally()
     tally.add_batch(report(10))
     tally.add_batch(report(20, by_query={"a": 1, "b": 4}, seconds=0.25))
     tally.add_deliveries(7, 1)

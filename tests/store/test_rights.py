@@ -62,6 +62,15 @@ def test_what_an_owner_adds_is_theirs_and_cannot_be_given_away(store: Store) -> 
         ann.undo_query("a")
 
 
+def test_an_owner_reads_all(store: Store) -> None:
+    store.add_queries([QuerySpec("a", "x = 0", owner="ann"), QuerySpec("b", "x = 1", owner="ben")])
+    ann = store.as_owner("ann")
+    assert ann.list_queries() == ann.queries_at(1) == store.list_queries()
+    assert ann.get_query("b") == store.get_query("b")
+    assert ann.query_history("a") == store.query_history("a")
+    assert ann.revision() == 1
+
+
 def test_undoing_cannot_take_a_query_from_its_former_owner(store: Store) -> None:
     store.add_query(QuerySpec("a", "x = 1", owner="ben"))
     store.add_query(QuerySpec("a", "x = 1", owner="ann"))

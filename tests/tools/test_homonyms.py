@@ -44,3 +44,14 @@ def test_too_many_of_them_are_refused(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.rs").write_text("".join(f"struct Name{number};\n" for number in range(11)))
     assert main(tmp_path) == 1
+
+
+def test_classes_of_python_count_by_themselves(tmp_path: Path) -> None:
+    (tmp_path / "Cargo.toml").write_text("[package]")
+    (tmp_path / "entry.rs").write_text("struct Entry;\n")
+    for folder in ("python", "benchmarks"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "one.py").write_text("class Entry:\n    class Inner: ...\n\nclass Short: ...\n")
+    assert list(homonyms(tmp_path)) == ["Entry", "Short"]
+    (tmp_path / "benchmarks" / "one.py").write_text("class Other: ...\n")
+    assert not homonyms(tmp_path)

@@ -15,7 +15,7 @@ pytest.importorskip("uvicorn", reason="the server is not installed: pip install 
 import uvicorn
 
 from tamis.web import connection, routes
-from tamis.web.connection import Connections
+from tamis.web.connection import HttpConnections
 from tamis.web.web_server import WebServer
 from tests.web.test_routes import FakeLink, Open
 
@@ -41,7 +41,7 @@ def serve(work: Work, app: Any = None, count_max: int = 50) -> None:
             timeout_keep_alive=60,
             timeout_graceful_shutdown=1,
         )
-        server = WebServer(config, Connections(count_max))
+        server = WebServer(config, HttpConnections(count_max))
         listening = socket.create_server(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         with contextlib.suppress(asyncio.CancelledError):

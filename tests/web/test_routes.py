@@ -14,6 +14,7 @@ from tamis.web.routes import application, with_query
 from tests.web.asgi import get
 
 PATHS = ["/metrics", "/api/overview", "/api/queues", "/api/exchanges", "/api/bindings", "/api/connections"]
+PATHS += ["/api/consumers", "/api/streams", "/api/mailboxes", "/api/services"]
 
 
 class FakeLink:

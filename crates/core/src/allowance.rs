@@ -41,7 +41,7 @@ pub fn words_ns(text: &str) -> u64 {
     if text.is_ascii() { ASCII_WORDS_NS } else { WORDS_NS }
 }
 
-/// What is left of the time for one message.
+/// The time that is left for one message.
 #[derive(Debug)]
 pub struct Allowance {
     left_ns: Cell<u64>,

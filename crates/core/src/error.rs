@@ -41,7 +41,7 @@ impl QueryError {
         self.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"))
     }
 
-    /// The same error with a guess of what was meant.
+    /// Add a guess of what was meant.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

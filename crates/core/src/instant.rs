@@ -20,7 +20,7 @@ pub fn instant(text: &str) -> Option<i64> {
     Some(instant.with_timezone(&Utc).timestamp_micros()).filter(|micros| INSTANTS.contains(micros))
 }
 
-/// As [`instant`], and in UTC when the text names no offset.
+/// Parse an instant as [`instant`] does. Without an offset, UTC is assumed.
 #[must_use]
 pub fn instant_or_utc(text: &str) -> Option<i64> {
     instant(text).or_else(|| instant(&format!("{text}Z")))

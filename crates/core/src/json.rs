@@ -22,7 +22,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
 /// Parses one JSON text of at most `values_max` values; None when it has more. Linear in its length.
 ///
 /// # Errors
-/// As [`parse`].
+/// Those of [`parse`].
 pub fn parse_within(bytes: &[u8], values_max: usize) -> Result<Option<Value>, String> {
     let text = utf8(bytes)?;
     let reading = JsonReading::of(&|_| true, values_max);
@@ -40,7 +40,7 @@ pub fn parse_within(bytes: &[u8], values_max: usize) -> Result<Option<Value>, St
 /// object within it is named with dots, and what stands in a list as the list. Linear in its length.
 ///
 /// # Errors
-/// As [`parse`], and what is no object.
+/// Those of [`parse`], and a value that is not an object.
 pub fn parse_object(bytes: &[u8], is_asked: &dyn Fn(&str) -> bool) -> Result<Properties, String> {
     let text = utf8(bytes)?;
     let reading = JsonReading::of(is_asked, usize::MAX);

@@ -144,10 +144,15 @@ fn property(kind: &str, value: &Json) -> Value {
     }
 }
 
-/// The cases of a suite, one JSON object a line; None where there is no shared folder.
+/// The folder of conformance cases and real data: `TAMIS_SHARED`, or the one beside the project.
+fn shared() -> PathBuf {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    std::env::var_os("TAMIS_SHARED").map_or_else(beside, PathBuf::from)
+}
+
+/// The cases of a suite, one JSON object per line; None where there is no shared folder.
 fn suite(folder: &str, name: &str) -> Option<Vec<Json>> {
-    let shared = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance");
-    let path = shared.join(folder).join(format!("{name}.jsonl"));
+    let path = shared().join("conformance").join(folder).join(format!("{name}.jsonl"));
     match fs::read_to_string(&path) {
         Ok(lines) => Some(lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()),
         Err(error) => {

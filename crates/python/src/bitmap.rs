@@ -222,7 +222,7 @@ impl PyBitmap {
         Self::from_bytes(&bytes)
     }
 
-    /// What `copy` and `pickle` keep: the class, the size, and the bits as `__setstate__` takes them.
+    /// Return what `copy` and `pickle` keep: the class, the size, and the bits as `__setstate__` takes them.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyType>, (u64,), Bound<'py, PyBytes>)> {
         let size = self.lock().size();
         Ok((py.get_type::<Self>(), (size,), PyBytes::new(py, &self.bytes()?)))

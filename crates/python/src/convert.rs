@@ -49,7 +49,7 @@ pub fn properties(mapping: Option<&Bound<'_, PyAny>>) -> PyResult<Properties> {
     asked_properties(mapping, &|_| true)
 }
 
-/// As [`properties`], with those whose name `is_asked`; the others are only checked.
+/// Convert only the properties whose name `is_asked`; the others are only checked.
 pub fn asked_properties(mapping: Option<&Bound<'_, PyAny>>, is_asked: &dyn Fn(&str) -> bool) -> PyResult<Properties> {
     match mapping {
         None => Ok(Properties::default()),

@@ -36,14 +36,14 @@ pub fn query_warning<'py>(py: Python<'py>, warning: &QueryWarning) -> PyResult<B
     class.call1((&*warning.text, warning.position, &warning.message, &warning.hint))
 }
 
-/// How an error of a query is shown: with a caret under its position, and on one line.
+/// Show an error of a query: with a caret under its position, or on one line.
 #[pyfunction]
 pub fn show_query_error(text: String, position: usize, expected: String, hint: Option<String>) -> (String, String) {
     let error = QueryError { text, position, expected, hint };
     (error.to_string(), error.summary())
 }
 
-/// How a warning about a query is shown.
+/// Show a warning about a query.
 #[pyfunction]
 pub fn show_query_warning(text: &str, position: usize, message: String, hint: Option<String>) -> String {
     QueryWarning { text: text.into(), position, message, hint }.to_string()

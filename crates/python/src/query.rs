@@ -144,7 +144,7 @@ impl PyQuery {
         PyTuple::new(py, self.0.hierarchies())
     }
 
-    /// What is legal in the query's text and can hardly be meant (`tamis.QueryWarning`), in the order of the text.
+    /// The warnings about probable mistakes in the query's text (`tamis.QueryWarning`), in the order of the text.
     ///
     /// A query from a snapshot has none, for a snapshot has no texts.
     #[getter]

@@ -150,7 +150,7 @@ def _checked(value: Any, depth: int) -> Any:
     if isinstance(value, int) and not _INT_MIN <= value <= _INT_MAX:
         raise LineError("expected integers of at most 64 bits")
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
-        raise LineError("expected numbers that floating point can hold")
+        raise LineError("expected numbers in the range of 64-bit floating point")
     return value
 
 

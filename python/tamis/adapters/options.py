@@ -13,7 +13,7 @@ from tamis.errors import AdapterError
 
 @dataclass(frozen=True, slots=True)
 class OptionRule:
-    """What an option may be, and where it may be given.
+    """The values of an option, and where it may be given.
 
     Attributes:
         minimum: of a whole number.
@@ -143,7 +143,7 @@ class MailOptions(FileOptions):
 
 
 def rule_of(one: Field[Any]) -> OptionRule:
-    """What a field of a class of options may be."""
+    """Return the values that a field of a class of options may have."""
     rule: OptionRule = one.metadata.get("rule", _ANY_TEXT)
     return rule
 

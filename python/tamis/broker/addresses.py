@@ -15,7 +15,9 @@ from annotated_types import Ge, Gt, Le
 from tamis.broker.limit import Limit
 
 MAILBOX_PREFIX = "amq.mailbox."
-"""What the name of a mailbox's queue begins with; the address follows."""
+"""The prefix of the name of a mailbox's queue; the address follows."""
+SERVICE_PREFIX = "amq.service."
+"""The prefix of the name of a service's queue; its name follows."""
 IDENTITY_PROPERTY = "identity"
 """The client property (connection.start-ok) with which a client names its identity."""
 IDENTITY_BYTES_MAX = 255 - len(MAILBOX_PREFIX)

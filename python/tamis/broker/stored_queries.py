@@ -16,7 +16,7 @@ QueryText = tuple[str, str]
 """Language and text of a query."""
 
 SILENT: Final[QueryText] = ("selector", "FALSE")
-"""What a query that is paused or expired asks."""
+"""The text that stands for a query that is paused or expired."""
 
 Hierarchies = dict[str, dict[str, str | None]]
 """Attribute -> value -> its parent, or None for a root."""

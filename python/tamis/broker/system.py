@@ -12,7 +12,7 @@ from pathlib import Path
 NICENESS = 10
 """Niceness of threads that verify passwords. With more, one that holds the interpreter's lock would wait too long."""
 CGROUPS = Path("/sys/fs/cgroup")
-"""Where the system shows control groups, of version 2 or with one directory per controller."""
+"""The directory of control groups, of version 2 or with one directory per controller."""
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """The names of these options in malloc.h."""
 MMAP_BYTES_MIN = 512 * 1024

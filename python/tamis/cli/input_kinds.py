@@ -16,14 +16,14 @@ Kind = Literal["jsonl", "mbox", "eml", "maildir", "journal", "store"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 BEGIN_BYTES: Final = 4_096
-"""How much of a file tells its kind."""
+"""The number of bytes of a file that tell its kind."""
 
 _LOOKED_AT_MAX: Final = 1_000
 _HEADER = re.compile(rb"[A-Za-z][\w-]*:")
 
 
 def kind_of(path: Path) -> Kind:
-    """What is at `path`.
+    """Return the kind of what is at `path`.
 
     Raises:
         TamisError: it is a folder in which nothing can be recognised.
@@ -33,7 +33,7 @@ def kind_of(path: Path) -> Kind:
 
 
 def kind_of_bytes(begin: bytes) -> Kind:
-    """What a file with these first bytes is; JSON lines if it is nothing else."""
+    """Return the kind of a file with these first bytes; JSON lines if it is nothing else."""
     if begin.startswith(SQLITE_MAGIC):
         return "store"
     begin = begin.removeprefix(b"\xef\xbb\xbf").lstrip()

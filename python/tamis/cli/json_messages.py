@@ -31,7 +31,7 @@ class JsonMessage(NamedTuple):
 
 @dataclass(frozen=True)
 class MessageForm:
-    """Which fields of an object are the topic and the body.
+    """The fields of an object that are the topic and the body.
 
     Attributes:
         topic: the topic of every message; None: the topic field's text.

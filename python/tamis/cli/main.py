@@ -25,6 +25,7 @@ EXTRAS = {
     "aiosmtplib": "notify",
     "psycopg": "postgres",
     "deltalake": "delta",
+    "apprise": "chat",
     "argon2": "server",
     "uvloop": "server",
     "structlog": "server",

@@ -19,7 +19,7 @@ from tamis.client import client as asynchronous
 from tamis.client.mailbox import Mailbox
 from tamis.client.message import Body, ReceivedMessage
 from tamis.client.service import TIMEOUT_S, Service
-from tamis.client.stream import Start, Stream
+from tamis.client.stream import QueryBody, Start, Stream
 
 T = TypeVar("T")
 
@@ -97,13 +97,19 @@ class BlockingClient:
         """Return the service `name`."""
         return BlockingService(self._loop, self._client.service(name))
 
-    def reply(self, message: ReceivedMessage, body: Body, *, more: bool = False) -> None:
+    def reply(
+        self, message: ReceivedMessage, body: Body, headers: Mapping[str, Any] | None = None, *, more: bool = False
+    ) -> None:
         """Send a reply to a message, as `ReceivedMessage.reply`."""
-        self._loop.run(message.reply(body, more=more))
+        self._loop.run(message.reply(body, headers, more=more))
 
     def ack(self, message: ReceivedMessage) -> None:
         """Acknowledge a message now, as `ReceivedMessage.ack`."""
         self._loop.run(message.ack())
+
+    def reject(self, message: ReceivedMessage, *, requeue: bool = False) -> None:
+        """Give a message back, or drop it, as `ReceivedMessage.reject`."""
+        self._loop.run(message.reject(requeue=requeue))
 
     def close(self) -> None:
         """Close the connection, and end its thread."""
@@ -126,21 +132,43 @@ class BlockingStream:
         self._loop = loop
         self._stream = stream
 
-    def publish(self, body: Body, headers: Mapping[str, Any] | None = None) -> None:
+    def publish(
+        self,
+        body: Body,
+        headers: Mapping[str, Any] | None = None,
+        *,
+        exchange: str | None = None,
+        topic: str = "",
+        timeout_s: float | None = None,
+    ) -> None:
         """Add a message, as `Stream.publish`."""
-        self._loop.run(self._stream.publish(body, headers))
+        self._loop.run(self._stream.publish(body, headers, exchange=exchange, topic=topic, timeout_s=timeout_s))
+
+    def bind(self, exchange: str, key: str = "#") -> None:
+        """Let the stream have what is published to an exchange, as `Stream.bind`."""
+        self._loop.run(self._stream.bind(exchange, key))
 
     def subscribe(
         self,
         query: str | None = None,
         *,
         language: str = "selector",
+        query_body: QueryBody | None = None,
+        query_key: str | None = None,
         start: Start = "next",
         name: str | None = None,
-        credit: int = 100,
+        credit: int | None = 100,
     ) -> Iterator[ReceivedMessage]:
         """Yield messages, as `Stream.subscribe`."""
-        messages = self._stream.subscribe(query, language=language, start=start, name=name, credit=credit)
+        messages = self._stream.subscribe(
+            query,
+            language=language,
+            query_body=query_body,
+            query_key=query_key,
+            start=start,
+            name=name,
+            credit=credit,
+        )
         return self._loop.iterate(messages)
 
 
@@ -151,9 +179,19 @@ class BlockingMailbox:
         self._loop = loop
         self._mailbox = mailbox
 
-    def send(self, body: Body, headers: Mapping[str, Any] | None = None, *, correlation_id: str | None = None) -> None:
+    def send(
+        self,
+        body: Body,
+        headers: Mapping[str, Any] | None = None,
+        *,
+        correlation_id: str | None = None,
+        expires_s: float | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
         """Send a message, as `Mailbox.send`."""
-        self._loop.run(self._mailbox.send(body, headers, correlation_id=correlation_id))
+        self._loop.run(
+            self._mailbox.send(body, headers, correlation_id=correlation_id, expires_s=expires_s, timeout_s=timeout_s)
+        )
 
     def messages(self, *, credit: int = 100) -> Iterator[ReceivedMessage]:
         """Yield the messages of the client's own mailbox, as `Mailbox.messages`."""
@@ -172,6 +210,26 @@ class BlockingService:
     ) -> ReceivedMessage:
         """Request something, and return the last reply, as `Service.request`."""
         return self._loop.run(self._service.request(body, headers, timeout_s=timeout_s))
+
+    def replies(
+        self, body: Body, headers: Mapping[str, Any] | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> Iterator[ReceivedMessage]:
+        """Request something, and yield every reply until the last, as `Service.replies`."""
+        return self._loop.iterate(self._service.replies(body, headers, timeout_s=timeout_s))
+
+    def send(
+        self,
+        body: Body,
+        headers: Mapping[str, Any] | None = None,
+        *,
+        correlation_id: str | None = None,
+        expires_s: float | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Request something without waiting for it, as `Service.send`."""
+        self._loop.run(
+            self._service.send(body, headers, correlation_id=correlation_id, expires_s=expires_s, timeout_s=timeout_s)
+        )
 
     def offer(self, *, credit: int = 1) -> Iterator[ReceivedMessage]:
         """Work for the service, as `Service.offer`."""

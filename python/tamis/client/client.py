@@ -7,28 +7,25 @@ from types import TracebackType
 from typing import Any
 
 import aio_pika
-from aio_pika.exceptions import ChannelClosed, ConnectionClosed, DeliveryError
-from pamqp import commands
 
 from tamis.client.address import broker_url
 from tamis.client.doubles import teach
-from tamis.client.errors import LOST, ClientError, IdentityTakenError
+from tamis.client.errors import LOST, TAKEN_OVER, ClientError, IdentityTakenError, client_error
 from tamis.client.mailbox import Mailbox
+from tamis.client.publishing import Publisher
 from tamis.client.service import Service
 from tamis.client.stream import Stream
 
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 5.0
 """The first wait before another attempt to connect, and the longest; each is twice the one before."""
-CONNECTION_FORCED = "CONNECTION_FORCED"
-"""The reply with which a broker that stops closes connections."""
-_TAKEN = ("is in use by a client", "has taken over the identity")
 
 
 async def connect(url: str = "amqp://guest:guest@127.0.0.1/", *, identity: str | None = None) -> Client:
     """Connect to a broker.
 
     Args:
-        url: ``amqp://user:password@host:port/vhost``, ``amqps://...`` or ``tamis://user:password@host:port``.
+        url: ``amqp://user:password@host:port/vhost``, or ``amqps://...`` with TLS; or ``tamis://user:password@host:port``
+            with ``?vhost=name``, or ``tamiss://...`` with TLS. What else an address names there is of no effect.
         identity: the address of the client's own mailbox, which other clients can write to; None: it has none.
 
     Raises:
@@ -43,7 +40,7 @@ async def connect(url: str = "amqp://guest:guest@127.0.0.1/", *, identity: str |
 
 
 class Client:
-    """A connection. It is made by `connect`, and comes back when it breaks: what waits goes on where it was.
+    """A connection, made by `connect`. It reconnects after a failure, and pending calls continue.
 
     Attributes:
         identity: the address of the client's own mailbox; None: it has none.
@@ -53,7 +50,7 @@ class Client:
         self.identity = identity
         self._url = url
         self._connection: aio_pika.abc.AbstractConnection | None = None
-        self._publishing: aio_pika.abc.AbstractChannel | None = None
+        self._publisher = Publisher(self.channel)
         self._lock = asyncio.Lock()
         self._is_closed = False
         self._taken: str | None = None
@@ -107,7 +104,7 @@ class Client:
         try:
             connection = await aio_pika.connect(self._url, client_properties=properties)
         except LOST as error:
-            raise _client_error(error) from error
+            raise client_error(error) from error
         connection.close_callbacks.add(self._note_close)
         self._connection = connection
         return connection
@@ -120,8 +117,8 @@ class Client:
 
     def _note_close(self, connection: Any, error: BaseException | None) -> None:
         if connection is self._connection:
-            self._connection = self._publishing = None  # its `is_closed` tells only of `close`
-        if error is not None and _TAKEN[1] in str(error):
+            self._connection = None  # its `is_closed` tells only of `close`
+        if error is not None and TAKEN_OVER in str(error):
             self._taken = str(error)
 
     async def channel(self, credit: int | None = None) -> aio_pika.abc.AbstractChannel:
@@ -138,7 +135,7 @@ class Client:
         while True:
             try:
                 connection = await self._live()
-                channel = await connection.channel()
+                channel = await connection.channel(on_return_raises=True)
                 if credit is not None:
                     await channel.set_qos(prefetch_count=credit)
                 return channel
@@ -159,51 +156,19 @@ class Client:
                 raise IdentityTakenError(self._taken)
             return self._connection or await self.open()
 
-    async def publish(self, exchange: str, routing_key: str, message: aio_pika.Message) -> None:
+    async def publish(
+        self, exchange: str, routing_key: str, message: aio_pika.Message, *, timeout_s: float | None = None
+    ) -> None:
         """Publish a message; it is stored when this returns. It waits while there is no connection, or no room.
+
+        At most 1,024 messages are on their way at once, and 16 of them by one exchange and routing key. None waits for
+        another one that the broker has no room for.
 
         A message whose connection broke before it was confirmed is sent again, with the same `message_id`: it may come
         twice.
 
         Raises:
+            SendTimeoutError: it was not stored within `timeout_s`. It may still be stored later.
             ClientError: the broker refuses it, or no queue takes it.
         """
-        while True:
-            try:
-                if self._publishing is None or self._publishing.is_closed:
-                    self._publishing = await self.channel()
-                to = await self._publishing.get_exchange(exchange, ensure=False)
-                await to.publish(message, routing_key)
-                return
-            except DeliveryError as error:
-                raise ClientError(f"no queue takes the message: exchange '{exchange}', key '{routing_key}'") from error
-            except ChannelClosed as error:
-                raise _client_error(error) from error
-            except ConnectionClosed as error:
-                if CONNECTION_FORCED not in str(error):
-                    raise _client_error(error) from error
-            except LOST:
-                if self._is_closed:
-                    raise
-            self._publishing = None
-            await asyncio.sleep(RETRY_S_MIN)
-
-
-def _client_error(error: BaseException) -> ClientError:
-    text = _refusal(error) or str(error) or type(error).__name__
-    return (IdentityTakenError if any(words in text for words in _TAKEN) else ClientError)(text)
-
-
-def _refusal(error: BaseException | None) -> str:
-    """Return why the broker has closed a connection that was being opened.
-
-    aiormq says only that the frame was not the expected one; the frame itself is where the error was raised."""
-    while error is not None:
-        trace = error.__traceback__
-        while trace is not None:
-            frame = trace.tb_frame.f_locals.get("frame")
-            if isinstance(frame, commands.Connection.Close):
-                return str(frame.reply_text)
-            trace = trace.tb_next
-        error = error.__cause__ or error.__context__
-    return ""
+        await self._publisher.publish((exchange, routing_key), message, timeout_s)

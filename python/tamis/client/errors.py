@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from aio_pika.exceptions import AMQPError
+from pamqp import commands
 
 from tamis.errors import TamisError
 
 LOST = (AMQPError, ConnectionError, asyncio.TimeoutError, OSError, RuntimeError)
-"""What aio-pika raises when a connection or channel has gone."""
+"""The errors of aio-pika for a closed connection or channel."""
 
 
 class ClientError(TamisError):
@@ -22,3 +23,32 @@ class IdentityTakenError(ClientError):
 
 class ReplyTimeoutError(ClientError, TimeoutError):
     """No worker has replied in time."""
+
+
+class SendTimeoutError(ClientError, TimeoutError):
+    """A message was not stored in time: there is no connection, or no room. It may still be stored later."""
+
+
+TAKEN_OVER = "has taken over the identity"
+_TAKEN = ("is in use by a client", TAKEN_OVER)
+
+
+def client_error(error: BaseException) -> ClientError:
+    """Return what the broker or the network did, as an error of the client."""
+    text = _refusal(error) or str(error) or type(error).__name__
+    return (IdentityTakenError if any(words in text for words in _TAKEN) else ClientError)(text)
+
+
+def _refusal(error: BaseException | None) -> str:
+    """Return why the broker has closed a connection that was being opened.
+
+    aiormq says only that the frame was not the expected one; the frame itself is where the error was raised."""
+    while error is not None:
+        trace = error.__traceback__
+        while trace is not None:
+            frame = trace.tb_frame.f_locals.get("frame")
+            if isinstance(frame, commands.Connection.Close):
+                return str(frame.reply_text)
+            trace = trace.tb_next
+        error = error.__cause__ or error.__context__
+    return ""

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tamis.client.message import Body, ReceivedMessage, outgoing
-from tamis.client.receiving import receive
+from tamis.client.receiving import Source, receive
 
 if TYPE_CHECKING:
     from tamis.client.client import Client
@@ -30,20 +30,23 @@ class Mailbox:
         *,
         correlation_id: str | None = None,
         expires_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> None:
-        """Send a message; it is stored when this returns. While the mailbox is full, this waits.
+        """Send a message; it is stored when this returns. While the mailbox is full, this waits, alone.
 
         Args:
             body: one blob, or several.
             headers: its headers.
             correlation_id: what a reply repeats.
             expires_s: the time after which it is removed if nobody has taken it.
+            timeout_s: the time in which it must be stored; None: any.
 
         Raises:
+            SendTimeoutError: it was not stored in time. It may still be stored later.
             ClientError: the broker refuses it.
         """
         message = outgoing(body, headers, correlation_id=correlation_id, expiration=expires_s)
-        await self._client.publish("mailbox", self.address, message)
+        await self._client.publish("mailbox", self.address, message, timeout_s=timeout_s)
 
     def messages(self, *, credit: int = 100) -> AsyncGenerator[ReceivedMessage, None]:
         """Return the messages of this client's own mailbox, oldest first, for ever.
@@ -54,6 +57,6 @@ class Mailbox:
             credit: the number of messages that may be on their way.
 
         Raises:
-            ClientError: it is another client's mailbox.
+            ClientError: it is another client's mailbox, or it was deleted.
         """
-        return receive(self._client, f"amq.mailbox.{self.address}", credit)
+        return receive(self._client, Source(f"amq.mailbox.{self.address}", credit, is_addressed=True))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, TypeGuard
 from uuid import uuid4
 
 import aio_pika
@@ -42,7 +43,8 @@ class ReceivedMessage:
         body: all of the body.
         headers: the message's own headers; the broker's are the attributes below.
         topic: the routing key with which it was published.
-        sender: the identity of the sender, which the broker has checked; None for a sender without one.
+        sender: of a mailbox or service, the identity of the sender, which the broker has checked; None for a sender
+            without one, and for a message that came another way.
         number: of a stream, the message's number, for ever.
         missed_count: of a stream, how many messages retention has removed before this one could be read.
         is_redelivered: whether it may have been received before.
@@ -68,11 +70,11 @@ class ReceivedMessage:
 
     @property
     def parts(self) -> list[bytes]:
-        """The parts of the body, in their order; a body without parts is the only one."""
+        """The parts of the body, in their order. A body without parts, or with sizes that are not its own, is one."""
         sizes = self.headers.get(PARTS)
-        if not isinstance(sizes, list):
+        if not _are_sizes(sizes, len(self.body)):
             return [self.body]
-        ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
+        ends = accumulate(sizes)
         return [self.body[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
     async def ack(self) -> None:
@@ -102,12 +104,24 @@ class ReceivedMessage:
             await self._client.publish("", self.reply_to, message)
 
 
-def received(incoming: Any, client: Client) -> ReceivedMessage:
-    """Return what aio-pika has received."""
+def _are_sizes(sizes: Any, total: int) -> TypeGuard[list[int]]:
+    """Whether these can be the sizes of a body's parts: any client may write the header."""
+    return isinstance(sizes, list) and all(type(size) is int and size >= 0 for size in sizes) and sum(sizes) == total
+
+
+def received(incoming: Any, client: Client, *, is_addressed: bool) -> ReceivedMessage:
+    """Return what aio-pika has received.
+
+    Args:
+        incoming: the message.
+        client: the connection, for replies.
+        is_addressed: whether it was read from a mailbox or a service, into which the broker writes the sender.
+    """
     headers = dict(incoming.headers or {})
+    sender = headers.pop(SENDER, None)
     return ReceivedMessage(
         body=bytes(incoming.body),
-        sender=headers.pop(SENDER, None),
+        sender=sender if is_addressed and isinstance(sender, str) else None,
         number=headers.pop(OFFSET, None),
         missed_count=headers.pop(MISSED, 0),
         has_more=bool(headers.pop(MORE, False)),

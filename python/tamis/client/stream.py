@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from aio_pika.exceptions import ChannelClosed, ChannelNotFoundEntity
 
-from tamis.client.errors import ClientError
+from tamis.client.errors import LOST, client_error
 from tamis.client.message import Body, ReceivedMessage, outgoing
-from tamis.client.receiving import receive
+from tamis.client.receiving import Source, receive
 
 if TYPE_CHECKING:
     from tamis.client.client import Client
 
 Start = str | int | datetime
 """``first``, ``last``, ``next``, a message's number, a time, or an age such as ``1h``."""
+QueryBody = Literal["none", "text", "json"]
+"""How a query sees the body of a message."""
 
 
 class Stream:
@@ -34,27 +36,68 @@ class Stream:
         self._retention = {name: value for name, value in retention.items() if value is not None}
         self._is_known = False
 
-    async def publish(self, body: Body, headers: Mapping[str, Any] | None = None) -> None:
+    async def publish(
+        self,
+        body: Body,
+        headers: Mapping[str, Any] | None = None,
+        *,
+        exchange: str | None = None,
+        topic: str = "",
+        timeout_s: float | None = None,
+    ) -> None:
         """Add a message; it has its number, and is on disk, when this returns.
 
         Args:
             body: one blob, or several.
             headers: what readers' queries see.
+            exchange: publish to this exchange instead, with `topic` as the routing key: to every queue and stream that
+                is bound to it, as this one is after `bind`. None: to this stream alone; its name is the topic then.
+            topic: the routing key.
+            timeout_s: the time in which it must be stored; None: any.
 
         Raises:
+            SendTimeoutError: it was not stored in time. It may still be stored later.
+            ValueError: there is a topic without an exchange.
             ClientError: the broker refuses it.
         """
+        if topic and exchange is None:
+            raise ValueError("a topic needs an exchange: publish(body, exchange=..., topic=...)")
         await self.make()
-        await self._client.publish("", self.name, outgoing(body, headers))
+        message = outgoing(body, headers)
+        to = ("", self.name) if exchange is None else (exchange, topic)
+        await self._client.publish(*to, message, timeout_s=timeout_s)
+
+    async def bind(self, exchange: str, key: str = "#") -> None:
+        """Let the stream have what is published to an exchange that exists.
+
+        Args:
+            exchange: its name.
+            key: the binding key; ``#`` is all of a topic exchange.
+
+        Raises:
+            ClientError: there is no such exchange, or the broker refuses it.
+        """
+        await self.make()
+        channel = await self._client.channel()
+        try:
+            queue = await channel.get_queue(self.name, ensure=False)
+            await queue.bind(exchange, key)
+        except ChannelClosed as error:
+            raise client_error(error) from error
+        finally:
+            with suppress(*LOST):
+                await channel.close()
 
     async def subscribe(
         self,
         query: str | None = None,
         *,
         language: str = "selector",
+        query_body: QueryBody | None = None,
+        query_key: str | None = None,
         start: Start = "next",
         name: str | None = None,
-        credit: int = 100,
+        credit: int | None = 100,
     ) -> AsyncGenerator[ReceivedMessage, None]:
         """Yield messages, for ever. After a broken connection it goes on behind the last message that it has yielded.
 
@@ -65,24 +108,38 @@ class Stream:
         Args:
             query: which messages; None: all.
             language: of the query.
+            query_body: how the query sees the body: ``none``, ``text``, or ``json``, whose fields are properties under
+                ``body.``; None: ``none``.
+            query_key: instead of `query`, the key of a query in the broker's store.
             start: where to begin: ``first``, ``last``, ``next``, a number, a time, or an age such as ``1h``. A
                 `name` that the broker knows begins at the offset that it keeps.
             name: of the reader, whose offset the broker keeps; one loop at a time may have it.
-            credit: the number of messages that may be on their way.
+            credit: the number of messages that may be on their way; None: any, and none is acknowledged. A loop that is
+                then slower than the stream reads what it had no room for again, if the stream has a history.
 
         Raises:
-            ClientError: the broker refuses it: the query cannot be read, `start` is none, or another reads as `name`.
+            ValueError: there is a `name`, whose offset needs acknowledgements, with `credit=None`.
+            ClientError: the broker refuses it: the query cannot be read, `start` is none, or another reads as `name`;
+                or the stream was deleted.
         """
+        if credit is None and name is not None:
+            raise ValueError("a reader with a name acknowledges what it has read: give it a credit")
         position: Start = start
         following = 0
+        asked = {
+            "x-query": query,
+            "x-query-language": None if query is None else language,
+            "x-query-body": query_body,
+            "x-query-key": query_key,
+            "x-stream-reader": name,
+        }
+        given = {argument: value for argument, value in asked.items() if value is not None}
 
         def arguments() -> dict[str, Any]:
-            asked = {} if query is None else {"x-query": query, "x-query-language": language}
-            if name is not None:
-                asked["x-stream-reader"] = name
-            return {"x-stream-offset": position, **asked}
+            return {"x-stream-offset": position, **given}
 
-        async for message in receive(self._client, self.name, credit, arguments, self.make):
+        source = Source(self.name, credit, arguments=arguments, prepare=self.make)
+        async for message in receive(self._client, source):
             if (message.number or 0) >= following:  # else its offset in the broker was behind
                 position = following = (message.number or 0) + 1
                 yield message
@@ -93,20 +150,22 @@ class Stream:
         Raises:
             ClientError: there is a queue of that name that is no stream, or it may not be made.
         """
-        if self._is_known:
-            return
-        if not await self._exists():
-            channel = await self._client.channel()
-            try:
-                await channel.declare_queue(
-                    self.name, durable=True, arguments={"x-queue-type": "stream", **self._retention}
-                )
-            except ChannelClosed as error:
-                raise ClientError(str(error)) from error
-            finally:
-                with suppress(ChannelClosed):
-                    await channel.close()
-        self._is_known = True
+        while not self._is_known:
+            with suppress(*LOST):  # the connection broke: once more
+                self._is_known = await self._exists() or await self._declare()
+
+    async def _declare(self) -> bool:
+        channel = await self._client.channel()
+        try:
+            await channel.declare_queue(
+                self.name, durable=True, arguments={"x-queue-type": "stream", **self._retention}
+            )
+        except ChannelClosed as error:
+            raise client_error(error) from error
+        finally:
+            with suppress(*LOST):
+                await channel.close()
+        return True
 
     async def _exists(self) -> bool:
         channel = await self._client.channel()
@@ -115,7 +174,7 @@ class Stream:
         except ChannelNotFoundEntity:
             return False
         except ChannelClosed as error:
-            raise ClientError(str(error)) from error
-        with suppress(ChannelClosed):
+            raise client_error(error) from error
+        with suppress(*LOST):
             await channel.close()
         return True

@@ -15,7 +15,7 @@ from tamis.store import AdapterProblem, AdapterState, Lease, Store
 
 @dataclass(frozen=True)
 class AdapterStatus:
-    """How an adapter is.
+    """The state of an adapter.
 
     Attributes:
         config: its settings.
@@ -68,7 +68,7 @@ def _status(
 
 
 def status_of(state: AdapterState, running: Lease | None) -> str:
-    """How an adapter is: what it reported, if the pipeline that runs now has heard of it."""
+    """Return the state of an adapter: what it reported, if the running pipeline has heard of it."""
     if running is None:
         return "not running"
     return state.status if state.updated_at >= running.taken_at else "starting"

@@ -45,7 +45,7 @@ class AdapterConfig(Section):
 
     @property
     def place(self) -> str:
-        """What it reads, for people: its path, its address or its server."""
+        """Return what it reads, for people: its path, its address or its server."""
         named = (getattr(self, name, None) for name in ("path", "url", "host", "listen", "servers"))
         return next((str(value) for value in named if value), "")
 

@@ -10,8 +10,20 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tamis.config.errors import MistakeError
-from tamis.config.fields import Count, Domain, Line, Name, PathBeside, Port, Seconds, Section, TemplatesBeside
-from tamis.config.secrets import secret, variable
+from tamis.config.fields import (
+    Count,
+    DatabaseBeside,
+    Domain,
+    Line,
+    Name,
+    PathBeside,
+    Port,
+    Seconds,
+    Section,
+    TableName,
+    TemplatesBeside,
+)
+from tamis.config.secrets import content, secret, variable
 from tamis.config.templates import templates_of
 from tamis.errors import ConfigError
 
@@ -21,6 +33,17 @@ if TYPE_CHECKING:
 
 ROUTING_FIELDS = ("query", "owner", "topic")
 """The fields of a notification that can stand in a routing key."""
+
+CHATS = (
+    *("discord", "gchat", "gotify", "gotifys", "matrix", "matrixs", "mmost", "mmosts", "msteams", "ntfy", "ntfys"),
+    *("pover", "rocket", "rockets", "signal", "signals", "slack", "tgram", "workflows", "wxteams", "zulip"),
+)
+"""The services of Apprise that a chat may be, by the scheme of their addresses: people read there.
+
+Others would let an address reach files, programs or any web server from here."""
+
+_IN_THE_CLEAR = ("gotify", "matrix", "mmost", "ntfy", "rocket", "signal")
+"""The schemes without TLS if they name a server."""
 
 _THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
@@ -68,6 +91,21 @@ def _parts(url: str, schemes: tuple[str, ...], example: str) -> SplitResult:
         raise ValueError(f"expected an address such as {example}, not '{url}'")
     _ = parts.port  # a ValueError when it is none
     return parts
+
+
+def _one_of(section: Section, *keys: str) -> None:
+    """Refuse all but the first of these keys, if there are several."""
+    _, *others = [key for key in keys if getattr(section, key) is not None] or [""]
+    for key in others:
+        raise MistakeError((key,), f"only one of {' and '.join(repr(name) for name in keys)} can be given")
+
+
+def _given(delivery: str, variable_name: str | None, file: Path | None) -> str | None:
+    """Return the secret in an environment variable or in a file; None if neither is named."""
+    where = f"delivery '{delivery}'"
+    if file is not None:
+        return content(where, file)
+    return None if variable_name is None else variable(where, variable_name)
 
 
 def _known_fields(text: str) -> str:
@@ -295,8 +333,130 @@ class FeedDelivery(_Delivery):
         return self.folder
 
 
+class DatabaseDelivery(_Delivery):
+    """A delivery of type ``database``: one row per notification, in a table of a database.
+
+    Attributes:
+        url: an SQLite file, or a database of a PostgreSQL server.
+        table: the table, as ``name`` or ``schema.name``.
+        create: whether the table, and an SQLite file, is made if it is absent.
+        password_env: the environment variable that holds the password of a server.
+        password_file: the file that holds it.
+        timeout_s: for one transaction of up to 500 rows.
+    """
+
+    type: Literal["database"]
+    url: DatabaseBeside
+    table: TableName = "notifications"
+    create: bool = Field(default=False, strict=True)
+    password_env: Line | None = None
+    password_file: PathBeside | None = None
+    timeout_s: Seconds = 30.0
+
+    @model_validator(mode="after")
+    def _one_password_of_a_server(self) -> Self:
+        _one_of(self, "password_env", "password_file")
+        for key in ("password_env", "password_file"):
+            if getattr(self, key) is not None and isinstance(self.url, Path):
+                raise MistakeError((key,), "an SQLite file has no password")
+        if isinstance(self.url, Path) and "." in self.table:
+            raise MistakeError(("table",), "a table of an SQLite file has no schema")
+        return self
+
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file; None: it is a server."""
+        return self.url if isinstance(self.url, Path) else None
+
+    def password(self) -> str | None:
+        """Return the password to log in with; None: as programs of PostgreSQL find it by themselves.
+
+        Raises:
+            ConfigError: the variable is not set, or the file cannot be read.
+        """
+        return _given(self.name, self.password_env, self.password_file)
+
+
+class _Files(_Delivery):
+    folder: PathBeside
+
+    @property
+    def target(self) -> Path:
+        """As of every delivery."""
+        return self.folder
+
+
+class ParquetDelivery(_Files):
+    """A delivery of type ``parquet``: a Parquet file in `folder` for up to 500 notifications."""
+
+    type: Literal["parquet"]
+
+
+class DeltaDelivery(_Files):
+    """A delivery of type ``delta``: rows of the Delta table in `folder`."""
+
+    type: Literal["delta"]
+
+
+class ChatDelivery(_Delivery):
+    """A delivery of type ``chat``: one message per notification or digest, in a chat that Apprise knows.
+
+    Attributes:
+        url_env: the environment variable that holds the address, which is a secret.
+        url_file: the file that holds it.
+        timeout_s: for one message.
+        templates: a folder with the templates of the text, those of e-mails.
+    """
+
+    type: Literal["chat"]
+    url_env: Line | None = None
+    url_file: PathBeside | None = None
+    timeout_s: Seconds = 30.0
+    templates: TemplatesBeside | None = None
+
+    @property
+    def is_for_people(self) -> bool:
+        """As of every delivery."""
+        return True
+
+    @model_validator(mode="after")
+    def _one_address(self) -> Self:
+        _one_of(self, "url_env", "url_file")
+        if self.url_env is None and self.url_file is None:
+            raise MistakeError((), "[[delivery]] needs 'url_env' or 'url_file': where the address of the chat is")
+        return self
+
+    def address(self) -> str:
+        """Return the address, which must not be shown.
+
+        Raises:
+            ConfigError: it is not there, or is of a service that is not allowed.
+        """
+        url = _given(self.name, self.url_env, self.url_file) or ""
+        where, scheme = f"delivery '{self.name}'", url.partition("://")[0].lower()
+        if "://" not in url or scheme not in CHATS or len(url.split()) != 1:
+            raise ConfigError(f"{where}: expected the address of a chat, which begins with {', '.join(CHATS)} and ://")
+        try:
+            host = urlsplit(url).hostname or ""
+        except ValueError:
+            raise ConfigError(f"{where}: the address of the chat cannot be read") from None
+        if scheme in _IN_THE_CLEAR and "." in host and host not in _THIS_MACHINE:
+            raise ConfigError(f"{where}: {scheme}:// sends messages in the clear: expected {scheme}s://")
+        return url
+
+
 DeliveryConfig = Annotated[
-    StoreDelivery | EmlDelivery | JsonlDelivery | SmtpDelivery | WebhookDelivery | AmqpDelivery | FeedDelivery,
+    StoreDelivery
+    | EmlDelivery
+    | JsonlDelivery
+    | SmtpDelivery
+    | WebhookDelivery
+    | AmqpDelivery
+    | FeedDelivery
+    | DatabaseDelivery
+    | ParquetDelivery
+    | DeltaDelivery
+    | ChatDelivery,
     Field(discriminator="type"),
 ]
 """A ``[[delivery]]``, by its `type`."""

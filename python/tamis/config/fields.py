@@ -27,9 +27,23 @@ def _place(value: object, info: ValidationInfo) -> Place:
     return place if isinstance(place, ServerUrl) else _beside_the_file(place, info)
 
 
+def _database(value: object, info: ValidationInfo) -> Place:
+    if not isinstance(value, str | Path | ServerUrl):
+        raise ValueError(f"expected a path or a URL, not {value!r}")
+    try:
+        place = place_of(value)
+    except StoreError as error:
+        if "has a password" in str(error):
+            raise ValueError("the password must not be in the file: name its variable in password_env") from error
+        raise ValueError(str(error)) from error
+    return place if isinstance(place, ServerUrl) else _beside_the_file(place, info)
+
+
 _NAME, _LINE, _DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", r"^[^\r\n\x00]+$", r"^[A-Za-z0-9.-]+$"
 _CLOCK, _QUIET = r"^([01]\d|2[0-3]):[0-5]\d$", r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$"
+_TABLE = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$"
 PATTERNS = {
+    _TABLE: "the name of a table, as 'name' or 'schema.name', of letters, digits and '_'",
     _NAME: "letters, digits, '_', '.' and '-', beginning with a letter or digit",
     _LINE: "text on one line",
     _CLOCK: "a time as 08:00",
@@ -50,6 +64,8 @@ Line = Annotated[str, Field(pattern=_LINE)]
 Domain = Annotated[str, Field(pattern=_DOMAIN, max_length=200)]
 PathBeside = Annotated[Path, AfterValidator(_beside_the_file)]
 PlaceBeside = Annotated[InstanceOf[Path] | InstanceOf[ServerUrl], BeforeValidator(_place)]
+DatabaseBeside = Annotated[InstanceOf[Path] | InstanceOf[ServerUrl], BeforeValidator(_database)]
+TableName = Annotated[str, Field(pattern=_TABLE, max_length=127)]
 TemplatesBeside = Annotated[PathBeside, AfterValidator(checked_folder)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, time
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
@@ -19,6 +20,8 @@ _ONLY_WITH = {
     "weekday": ("digest", ("week",)),
     "cron": ("digest", ("cron",)),
 }
+_INHERITED = ("to", "time_zone", "confirm", "templates")
+_CONFIRM_WHAT = "'confirm' needs 'to': the addresses to confirm"
 _CRON_FROM = datetime(2024, 1, 1, tzinfo=UTC)  # any time will do to try an expression
 
 
@@ -38,12 +41,12 @@ def _cron(text: str) -> str:
     return text
 
 
-class OwnerConfig(Section):
-    """Who is told of the matches of the queries that name them as `owner`, by e-mail (`smtp`, `eml`).
+class ProfileConfig(Section):
+    """The address and the rhythm with which an owner is told of some of their queries.
 
     Attributes:
-        name: what queries call them.
-        to: their addresses; empty: those of the delivery.
+        name: queries name the owner as ``owner/name``.
+        to: the addresses; empty: those of the delivery, or for a profile those of its owner.
         time_zone: for all times, such as ``Europe/Berlin``.
         digest: whether notifications are gathered, and how often they are sent.
         at: when a digest of the day or week is sent.
@@ -98,8 +101,6 @@ class OwnerConfig(Section):
             if key in self.model_fields_set and getattr(self, other) not in values:
                 wanted = " or ".join(f'{other} = "{value}"' for value in values)
                 raise MistakeError((key,), f"'{key}' is used only with {wanted}")
-        if self.confirm and not self.to:
-            raise MistakeError(("confirm",), "'confirm' needs 'to': the addresses to confirm")
         if self.digest == "cron" and self.cron is None:
             raise MistakeError(("digest",), "digest = \"cron\" needs 'cron', as in '30 8 * * mon-fri'")
         if "per_s" in self.model_fields_set and self.most is None:
@@ -109,3 +110,48 @@ class OwnerConfig(Section):
         if (quiet := self.quiet_times) and quiet[0] == quiet[1]:
             raise MistakeError(("quiet",), "the quiet hours end when they begin; expected two times, as 22:00-07:00")
         return self
+
+
+class OwnerConfig(ProfileConfig):
+    """A person who is told of the matches of the queries that name them as `owner`, by e-mail or chat.
+
+    Attributes:
+        name: what queries call them.
+        profiles: other addresses and rhythms, each for the queries that name it.
+    """
+
+    profiles: tuple[ProfileConfig, ...] = Field(default=(), alias="profile")
+
+    def with_profiles(self) -> Iterator[OwnerConfig]:
+        """Yield the owner, then each profile as an owner of its own, with the name ``owner/profile``.
+
+        What a profile does not say of addresses, time zone and templates is as the owner says. Its rhythm is its own.
+        """
+        yield self.model_copy(update={"profiles": ()})
+        for profile in self.profiles:
+            own = {name: getattr(profile, name) for name in ProfileConfig.model_fields}
+            own |= {name: getattr(self, name) for name in _INHERITED if name not in profile.model_fields_set}
+            yield self.model_copy(update={**own, "name": f"{self.name}/{profile.name}", "profiles": ()})
+
+    @model_validator(mode="after")
+    def _profiles_are_consistent(self) -> Self:
+        taken: set[str] = set()
+        for index, profile in enumerate(self.profiles):
+            if profile.name in taken:
+                raise MistakeError(("profile", index, "name"), f"the name '{profile.name}' is taken already")
+            taken.add(profile.name)
+            if profile.confirm and not (profile.to or self.to):
+                raise MistakeError(("profile", index, "confirm"), _CONFIRM_WHAT)
+        if self.confirm and not self.to:
+            raise MistakeError(("confirm",), _CONFIRM_WHAT)
+        return self
+
+
+def find_owner(owners: Mapping[str, OwnerConfig], name: str) -> OwnerConfig | None:
+    """Return who a query names as its owner; of a profile that is not there, the owner; None: nobody.
+
+    Args:
+        owners: by name, each with its profiles.
+        name: as a query names them: ``owner`` or ``owner/profile``.
+    """
+    return owners.get(name) or owners.get(name.partition("/")[0])

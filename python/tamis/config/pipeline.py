@@ -27,10 +27,14 @@ from tamis.config.adapters import ADAPTERS, AdapterConfig, AnyAdapterConfig, typ
 from tamis.config.cluster import SparkSection
 from tamis.config.deliveries import (
     AmqpDelivery,
+    ChatDelivery,
+    DatabaseDelivery,
     DeliveryConfig,
+    DeltaDelivery,
     EmlDelivery,
     FeedDelivery,
     JsonlDelivery,
+    ParquetDelivery,
     SmtpDelivery,
     StoreDelivery,
     WebhookDelivery,
@@ -38,13 +42,13 @@ from tamis.config.deliveries import (
 from tamis.config.errors import MistakeError
 from tamis.config.fields import PATTERNS, Days, Milliseconds, Name, PathBeside, PlaceBeside, Section
 from tamis.config.hierarchies import HierarchyConfig
-from tamis.config.owners import OwnerConfig
+from tamis.config.owners import OwnerConfig, ProfileConfig
 from tamis.config.toml_lines import TomlLocation, line_numbers
 from tamis.config.unsubscribe import UnsubscribeSection
 from tamis.errors import ConfigError, short
 from tamis.name_hints import did_you_mean
 from tamis.query import QueryFile, load_query_file
-from tamis.store_place import Place
+from tamis.store_place import Place, is_same
 
 
 class PipelineSection(Section):
@@ -70,7 +74,7 @@ class PipelineSection(Section):
 
     @property
     def keep(self) -> timedelta | None:
-        """How long the store keeps what is settled; None: for ever."""
+        """Return how long the store keeps settled notifications; None: for ever."""
         return None if self.keep_days is None else timedelta(days=self.keep_days)
 
 
@@ -113,8 +117,13 @@ class PipelineConfig(Section):
 
     @property
     def store_path(self) -> Place:
-        """Where the store is."""
+        """Return the address of the store."""
         return self.pipeline.store
+
+    @property
+    def people(self) -> tuple[OwnerConfig, ...]:
+        """The owners, and each of their profiles as an owner ``name/profile``."""
+        return tuple(one for owner in self.owners for one in owner.with_profiles())
 
     @property
     def default_deliveries(self) -> tuple[str, ...]:
@@ -122,7 +131,7 @@ class PipelineConfig(Section):
         return self.queries.deliveries
 
     def query_files(self) -> list[QueryFile]:
-        """What a run applies to the store: its own hierarchies, and the file of queries.
+        """Return what a run applies to the store: its own hierarchies, and the file of queries.
 
         Raises:
             ConfigError: the file of queries, or that of a hierarchy, cannot be used; or both hold one hierarchy.
@@ -159,7 +168,7 @@ class PipelineConfig(Section):
         return config
 
     def with_master(self, master: str) -> Self:
-        """The same with another ``[spark]`` master.
+        """Return a copy with another ``[spark]`` master.
 
         Raises:
             ConfigError: it is no master of Spark, or its workers cannot connect to ``[spark]`` host.
@@ -204,9 +213,19 @@ class PipelineConfig(Section):
         return deliveries
 
     @model_validator(mode="after")
+    def _rows_go_elsewhere(self) -> Self:
+        """Refuse a delivery of rows into the store itself, which would wait for the store's own writers."""
+        for index, delivery in enumerate(self.deliveries):
+            if isinstance(delivery, DatabaseDelivery) and is_same(delivery.url, self.pipeline.store):
+                raise MistakeError(
+                    ("delivery", index, "url"), "that is the store: give another database, or use the type 'store'"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _links_can_be_answered(self) -> Self:
         for index, owner in enumerate(self.owners):
-            if owner.confirm and self.unsubscribe is None:
+            if any(it.confirm for it in owner.with_profiles()) and self.unsubscribe is None:
                 raise MistakeError(
                     ("owner", index, "confirm"), "'confirm' needs [unsubscribe], where links are answered"
                 )
@@ -250,7 +269,7 @@ def _refuse_twice(items: Iterable[Any], key: str, mistake: str) -> None:
 
 
 def _identities(target: Path) -> Iterator[object]:
-    """What two names of one file or folder share: its path without links, and its inode if it exists."""
+    """Return what two names of one file or folder share: its path without links, and its inode if it exists."""
     yield target.resolve()
     with suppress(OSError):
         status = target.stat()
@@ -280,6 +299,10 @@ _DELIVERIES: dict[str, type[BaseModel]] = {
     "webhook": WebhookDelivery,
     "amqp": AmqpDelivery,
     "feed": FeedDelivery,
+    "database": DatabaseDelivery,
+    "parquet": ParquetDelivery,
+    "delta": DeltaDelivery,
+    "chat": ChatDelivery,
 }
 _TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": _DELIVERIES, "adapter": ADAPTERS}
 """Section -> type -> model, of sections that have a type."""
@@ -302,12 +325,18 @@ def _location(loc: tuple[str | int, ...]) -> tuple[TomlLocation, type[BaseModel]
     tagged = _TAGGED.get(str(loc[0]), {}) if len(loc) > 2 else {}
     if model := tagged.get(str(loc[2]) if tagged else ""):
         return (*loc[:2], *loc[3:]), model
+    if _is_profile(loc):
+        return loc, ProfileConfig
     return loc, _MODELS.get(str(loc[0])) if loc else None
+
+
+def _is_profile(location: TomlLocation) -> bool:
+    return len(location) > 3 and (location[0], location[2]) == ("owner", "profile")
 
 
 def _mistake(details: ErrorDetails, location: TomlLocation, model: type[BaseModel] | None) -> str:
     kind, name = details["type"], location[-1] if location else ""
-    within = _table(location[:1])
+    within = "[[owner.profile]]" if _is_profile(location) else _table(location[:1])
     if kind == "extra_forbidden":
         if location[0] == "adapter" and (types := types_with(str(name))):
             *others, last = (f"'{one}'" for one in types)

@@ -13,7 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tamis.config.deliveries import AmqpDelivery, DeliveryConfig, SmtpDelivery, WebhookDelivery
+from tamis.config.deliveries import (
+    AmqpDelivery,
+    ChatDelivery,
+    DatabaseDelivery,
+    DeliveryConfig,
+    SmtpDelivery,
+    WebhookDelivery,
+)
 from tamis.config.errors import line_of
 from tamis.config.pipeline import PipelineConfig, TestBlock
 from tamis.config.toml_lines import TomlLocation, line_numbers
@@ -104,6 +111,7 @@ class PipelineCheck:
         broken = list(self._query_file())
         yield from broken
         yield from self._query_deliveries()
+        yield from self._query_owners()
         yield from self._adapters()
         yield from self._deliveries()
         yield from self._unsubscribe()
@@ -167,6 +175,16 @@ class PipelineCheck:
                     text = f"query '{spec.key}': no [[delivery]] is named '{name}'{hint}"
                     yield Problem(self._place_of(spec.key), spec.line, text)
 
+    def _query_owners(self) -> Iterator[Problem]:
+        """Yield the queries that name a profile which their owner does not have; others may have no block."""
+        profiles = {owner.name: [profile.name for profile in owner.profiles] for owner in self._config.owners}
+        for spec in self._queries.values():
+            owner, separator, profile = spec.owner.partition("/")
+            if separator and owner in profiles and profile not in profiles[owner]:
+                hint = did_you_mean(profile, profiles[owner])
+                text = f"query '{spec.key}': no [[owner.profile]] of '{owner}' is named '{profile}'{hint}"
+                yield Problem(self._place_of(spec.key), spec.line, text)
+
     def _adapters(self) -> Iterator[Problem]:
         from tamis.adapters.adapter import Adapter
 
@@ -187,10 +205,12 @@ class PipelineCheck:
 
     def _deliveries(self) -> Iterator[Problem]:
         for index, delivery in enumerate(self._config.deliveries):
-            if delivery.type in ("eml", "feed") and (problem := _folder_problem(delivery.folder)):
+            if delivery.type in ("eml", "feed", "parquet", "delta") and (problem := _folder_problem(delivery.folder)):
                 yield self._at(("delivery", index, "folder"), problem)
             if delivery.type == "jsonl" and (problem := _file_problem(delivery.path)):
                 yield self._at(("delivery", index, "path"), problem)
+            if isinstance(delivery, DatabaseDelivery) and (problem := _database_problem(delivery)):
+                yield self._at(("delivery", index, "url"), problem)
             for key, ask in _outside(delivery):
                 try:
                     ask()
@@ -255,6 +275,15 @@ def _file_problem(path: Path) -> str | None:
     return _folder_problem(path.parent)
 
 
+def _database_problem(delivery: DatabaseDelivery) -> str | None:
+    """Say why no row can be added to the SQLite file of a delivery; nothing is said of a server."""
+    if (file := delivery.file) is None:
+        return None
+    if not delivery.create and not file.exists():
+        return f"{file}: there is no such file; make it, or set create = true"
+    return _file_problem(file)
+
+
 def _unless(path: Path, holds: Callable[[Path], bool], problem: str) -> str | None:
     return None if holds(path) else f"{path}: {problem}"
 
@@ -266,16 +295,33 @@ def _unwritable(path: Path) -> str | None:
 
 
 def _outside(delivery: DeliveryConfig) -> list[tuple[str, Callable[[], object]]]:
-    """What a delivery over the network needs besides the file: the key that says so, and a function that asks."""
-    if delivery.type not in _PACKAGES:
-        return []
-    importlib.import_module(_PACKAGES[delivery.type])  # as a run would: without the extra, the command line names it
+    """Return what a delivery needs besides the file: the key that says so, and a check."""
+    if package := _package(delivery):
+        importlib.import_module(package)  # as a run would: without the extra, the command line names it
     match delivery:
         case SmtpDelivery() | AmqpDelivery():
             return [("password_env", delivery.password), ("ca_file", delivery.tls_context)]
         case WebhookDelivery():
             return [("secret_env", delivery.secrets), ("ca_file", delivery.tls_context)]
+        case DatabaseDelivery():
+            return [("password_file" if delivery.password_file else "password_env", delivery.password)]
+        case ChatDelivery():
+            return [("url_file" if delivery.url_file else "url_env", delivery.address)]
     return []
 
 
-_PACKAGES = {"smtp": "aiosmtplib", "webhook": "httpx2", "amqp": "aio_pika"}
+def _package(delivery: DeliveryConfig) -> str | None:
+    """Return the package of an extra that a delivery needs; None if it needs none."""
+    if isinstance(delivery, DatabaseDelivery) and delivery.file is None:
+        return "psycopg"
+    return _PACKAGES.get(delivery.type)
+
+
+_PACKAGES = {
+    "smtp": "aiosmtplib",
+    "webhook": "httpx2",
+    "amqp": "aio_pika",
+    "parquet": "pyarrow",
+    "delta": "deltalake",
+    "chat": "apprise",
+}

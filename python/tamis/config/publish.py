@@ -12,7 +12,7 @@ from tamis.config.secrets import variable
 
 
 class PublishConfig(Section):
-    """Where the messages of an adapter are published: with their topic as routing key, confirmed by the broker.
+    """The broker to which the messages of an adapter are published: with their topic as routing key, confirmed.
 
     Attributes:
         url: the broker, as ``amqp://user@host:5672/vhost`` or ``amqps://``.

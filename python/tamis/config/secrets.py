@@ -1,14 +1,17 @@
-"""Reads secrets from environment variables, which are never in the file."""
+"""Reads secrets from environment variables or files of their own, never from pipeline.toml."""
 
 from __future__ import annotations
 
 import os
 from base64 import b64decode
+from pathlib import Path
 
 from tamis.errors import ConfigError
 
 PREFIX = "whsec_"
-"""What the text of a secret begins with, as in Standard Webhooks."""
+"""The prefix of the text of a secret, as in Standard Webhooks."""
+
+_CHARACTERS_MAX = 64 * 1024
 
 
 def variable(where: str, name: str) -> str:
@@ -24,6 +27,27 @@ def variable(where: str, name: str) -> str:
     if (value := os.environ.get(name)) is None:
         raise ConfigError(f"{where}: the environment variable {name} is not set")
     return value
+
+
+def content(where: str, file: Path) -> str:
+    """Return the secret in a file, without the line feed at its end.
+
+    Args:
+        where: who needs it, for the error.
+        file: of at most 64 KiB.
+
+    Raises:
+        ConfigError: it cannot be read, is too long, or is empty.
+    """
+    try:
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(_CHARACTERS_MAX + 1).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{where}: {file}: the secret cannot be read: {why}") from error
+    if not text or len(text) > _CHARACTERS_MAX:
+        raise ConfigError(f"{where}: {file}: expected a secret of 1 to {_CHARACTERS_MAX:,} characters")
+    return text
 
 
 def secret(where: str, name: str) -> bytes:

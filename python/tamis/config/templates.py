@@ -48,7 +48,7 @@ _left: ContextVar[int] = ContextVar("_left", default=STEPS_MAX)
 """The steps that the template that is being rendered has left."""
 
 
-class Known(dict[str, Any]):
+class TemplateFields(dict[str, Any]):
     """Fields with fixed names: a template that asks for another has a mistake. Of other mappings it gets nothing."""
 
 
@@ -78,7 +78,7 @@ class Templates:
             self._check(name)
 
     def render(self, name: str, context: Mapping[str, Any]) -> str:
-        """What a template gives.
+        """Return the text that a template gives.
 
         Args:
             name: one of `names`.
@@ -155,7 +155,7 @@ def checked_folder(folder: Path) -> Path:
 
 
 def sample(name: str, *, many: bool) -> dict[str, Any]:
-    """What a template may see, with values for trying it.
+    """The names that a template may use, with values for trying it.
 
     Args:
         name: of the template.
@@ -167,19 +167,19 @@ def sample(name: str, *, many: bool) -> dict[str, Any]:
     if name in ALONE:
         return {**one, **common}
     notifications = [one, one] if many else [one]
-    counts = [Known(query="frost", count=len(notifications))]
+    counts = [TemplateFields(query="frost", count=len(notifications))]
     return {"notifications": notifications, "count": len(notifications), "counts": counts, **common}
 
 
-def _notification(many: bool) -> Known:
+def _notification(many: bool) -> TemplateFields:
     at = datetime(2026, 11, 23, 12, 30, tzinfo=UTC)
     message: dict[str, Any] = {}
     if many:
         message = {"subject": "Garden & <frost>", "author": "James", "date": at, "to": ["ann@example.org"], "size": 7}
-    return Known(
+    return TemplateFields(
         id="147e032d8ae147e032d8ae147e032d8a",
         matched_at=at,
-        query=Known(key="frost", version=1, text="subject LIKE '%frost%'", language="selector"),
+        query=TemplateFields(key="frost", version=1, text="subject LIKE '%frost%'", language="selector"),
         message=message,
         subject="Garden & <frost>" if many else "(no subject)",
         topic="mail.inbox" if many else "",
@@ -244,7 +244,7 @@ def _environment(folder: Path) -> jinja2.Environment:
         def _item(self, fields: dict[str, Any], name: Any) -> Any:
             if name in fields:
                 return fields[name]
-            if not isinstance(fields, Known):
+            if not isinstance(fields, TemplateFields):
                 return jinja2.ChainableUndefined(obj=fields, name=name)
             known = f"{did_you_mean(str(name), fields)}; known: {', '.join(fields)}"
             return self.undefined(f"unknown name '{name}'{known}")
@@ -275,7 +275,7 @@ def _take(steps: int) -> None:
 
 
 def _counted(value: Any) -> Any:
-    """What was made, if it is not too long."""
+    """Return `value` if it is not too long."""
     if isinstance(value, int) and value.bit_length() > _BITS_MAX:
         raise ValueError(f"a number of more than {_BITS_MAX} bits")
     if isinstance(value, str | list | tuple):

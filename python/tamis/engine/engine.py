@@ -122,7 +122,7 @@ class Engine(Generic[K]):
         return f"<tamis.Engine of {_count(len(self))}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the report, or only the count if the report would take long."""
+        """Return what a notebook shows: the report, or only the count if the report would take long."""
         if len(self) > _REPORTED_MAX:
             return html_table(repr(self)[1:-1], [("report", "engine.report() describes them")])
         return self.report()._repr_html_()
@@ -235,7 +235,7 @@ class Engine(Generic[K]):
         return found if isinstance(found, list) else self._answer(found, as_, since)
 
     def _answer(self, ids: _core.Ids, form: str, since: Removal[K]) -> list[K] | list[int] | Bitmap | int:
-        """What was matched, in a form other than the keys that are at hand."""
+        """Return the matches in a form other than the keys that are at hand."""
         if form == "keys":  # one of them is still in the snapshot, or was removed meanwhile
             return self._keys.keys_of(ids.to_list(), since)
         if form == "ids":
@@ -287,7 +287,7 @@ class Engine(Generic[K]):
         return _with_reasons(ids, unreadable) if errors == "column" else ids
 
     def asked(self, names: Iterable[str]) -> tuple[list[str], bool, bool]:
-        """What the queries ask for: those of `names` that are properties in one, the topic, and the body.
+        """Return what the queries ask for: those of `names` that are properties in one, the topic, and the body.
 
         What is not asked for makes no difference to any match. Cost: linear in the queries, 3 µs each; then kept.
         """
@@ -338,7 +338,7 @@ class Engine(Generic[K]):
     def hits(
         self, properties: Properties | None = None, topic: str | None = None, body: Body = None
     ) -> list[tuple[K, int, int]]:
-        """How many criteria of each ``fields`` query are true: (key, hits, criteria) where at least one is.
+        """Return the number of true criteria of each ``fields`` query: (key, hits, criteria) where at least one is.
 
         In the order in which they were added.
 

@@ -30,13 +30,13 @@ class Explanation:
     hints: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values, for JSON."""
+        """Return it as plain values, for JSON."""
         predicates = [{"text": text, "value": value, "result": result} for text, value, result in self.predicates]
         plain = {"result": self.result, "predicates": predicates, "missing": list(self.missing)}
         return {**plain, "hints": list(self.hints)} if self.hints else plain
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a row for each predicate."""
+        """Return what a notebook shows: a row for each predicate."""
         rows = [(text, _WORDS[result], short(value)) for text, value, result in self.predicates]
         rows += [(name, "missing", "") for name in self.missing]
         return html_table(str(self).partition(":")[0], rows)

@@ -130,7 +130,7 @@ class Report(Generic[K]):
         return "\n".join(lines + [f"{title}: {shown}" for title, shown in self._lists()])
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return what a notebook shows."""
         counts = [
             ("subscriptions", f"{self.subscriptions:,}"),
             ("distinct queries", f"{self.distinct_queries:,}"),

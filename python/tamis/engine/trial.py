@@ -60,7 +60,7 @@ def _failed(tree: Any, predicates: Iterator[tuple[str, Any, bool | None]], *, wa
 
 @dataclass
 class Trial:
-    """What a query does with the messages that are added.
+    """The matches and near misses of a query among the messages that are added.
 
     Attributes:
         query: the query.

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tamis.config.deliveries import DeliveryConfig
 from tamis.config.owners import OwnerConfig
-from tamis.notify.channels.channel import Channel, ChannelError, ChannelTimeoutError, DigestChannel, Sent
+from tamis.notify.channels.channel import Channel, ChannelError, ChannelLostError, DigestChannel, Sent
 from tamis.notify.planner import Planner
 from tamis.store import DueDelivery, Outcome, Store
 from tamis.store.records import Which
@@ -77,9 +77,9 @@ class Dispatcher(Protocol):
 class ChannelDispatcher:
     """Dispatches to the channel of one delivery.
 
-    A channel that is down is not used for a while, and no notification loses a try by that. A notification that timed
-    out is put aside, so that the others go first. It loses a try only if it times out again, and the channel worked in
-    between.
+    A channel that is down is not used for a while, and no notification loses a try by that. A notification over which
+    the connection was lost, or timed out, is put aside, so that the others go first. From then on it goes alone. It
+    loses a try only if that happens again, and the channel worked in between.
 
     Args:
         config: the delivery.
@@ -97,10 +97,10 @@ class ChannelDispatcher:
         self._config, self._channel, self._store, self._now = config, channel, store, now
         self._trouble_count = 0  # failures of the channel since it last worked
         self._trouble, self._until = "", now()
-        self._timed_out: set[int] = set()
+        self._suspects: set[int] = set()  # the connection was lost over them
 
     def deliver(self, limit: int, stopped: Callable[[], bool] = lambda: False) -> DeliveryCounts:
-        """As `Dispatcher.deliver`."""
+        """Implement `Dispatcher.deliver`."""
         counts = DeliveryCounts()
         if self._trouble_count and self._until > self._now():
             counts.troubles[self.name] = self._trouble
@@ -109,12 +109,13 @@ class ChannelDispatcher:
         if self._planner is not None:
             self._planner.plan()
         try:
+            if stopped() or next(self._due(1), None) is None:
+                return counts
+            self._channel.open()  # before what is due is read: it may find out that some was delivered
+            is_open = True
             for due, hand_over in self._due(limit):
                 if stopped():
                     break
-                if not is_open:
-                    self._channel.open()
-                    is_open = True
                 self._try(due, hand_over, counts)
         except ChannelError as error:
             if not stopped():
@@ -125,7 +126,7 @@ class ChannelDispatcher:
         return counts
 
     def interrupt(self) -> None:
-        """As `Dispatcher.interrupt`."""
+        """Implement `Dispatcher.interrupt`."""
         self._channel.interrupt()
 
     def _due(self, limit: int) -> Iterator[tuple[list[DueDelivery], HandOver]]:
@@ -133,8 +134,12 @@ class ChannelDispatcher:
         which: Which = "all" if not self._config.is_for_people else "decided" if self._planner else "alone"
         while left > 0 and (page := self._store.due_deliveries(self.name, min(left, _PAGE), self._now(), which)):
             left -= len(page)
-            for start in range(0, len(page), channel.batch_count):
-                yield page[start : start + channel.batch_count], channel.deliver
+            suspects = [one for one in page if one.delivery_id in self._suspects]
+            others = [one for one in page if one not in suspects]
+            for start in range(0, len(others), channel.batch_count):
+                yield others[start : start + channel.batch_count], channel.deliver
+            for one in suspects:
+                yield [one], channel.deliver
         if isinstance(channel, DigestChannel):
             for digest in self._store.due_digests(self.name, self._now()):
                 while left > 0 and (page := self._store.due_digest(self.name, digest, _PAGE, self._now())):
@@ -144,15 +149,18 @@ class ChannelDispatcher:
     def _try(self, due: Sequence[DueDelivery], hand_over: HandOver, counts: DeliveryCounts) -> None:
         try:
             sent = hand_over(due)
-        except ChannelTimeoutError as error:
-            self._put_aside(due, str(error), counts)
+        except ChannelLostError as error:
+            settled = [one for one in due if one.delivery_id in error.settled]
+            failures = {number: reason for number, reason in error.settled.items() if reason is not None}
+            self._record(settled, Sent(failures), counts)
+            self._put_aside([one for one in due if one not in settled], str(error), counts)
             raise
         self._record(due, sent, counts)
         self._trouble_count = 0
 
     def _put_aside(self, due: Sequence[DueDelivery], reason: str, counts: DeliveryCounts) -> None:
         """Let the others go first; what has stopped a working channel before has failed."""
-        failed = [one for one in due if self._trouble_count == 0 and one.delivery_id in self._timed_out]
+        failed = [one for one in due if self._trouble_count == 0 and one.delivery_id in self._suspects]
         self._record(failed, Sent({one.delivery_id: reason for one in failed}), counts)
         later = self._now() + self._wait(self._trouble_count + 1)
         waiting = [one for one in due if one not in failed]
@@ -160,12 +168,12 @@ class ChannelDispatcher:
             Outcome(one.delivery_id, "pending", reason, later, counted=False, recipients=one.recipients)
             for one in waiting
         )
-        self._timed_out.update(one.delivery_id for one in due)
+        self._suspects.update(one.delivery_id for one in due)
 
     def _record(self, due: Sequence[DueDelivery], sent: Sent, counts: DeliveryCounts) -> None:
         outcomes = [self._outcome(delivery, sent) for delivery in due]
         self._store.record_outcomes(outcomes, sent.file_size)
-        self._timed_out.difference_update(outcome.delivery_id for outcome in outcomes)
+        self._suspects.difference_update(outcome.delivery_id for outcome in outcomes)
         counts.delivered += sum(outcome.state == "delivered" for outcome in outcomes)
         counts.retried += sum(outcome.state == "pending" for outcome in outcomes)
         counts.dead += sum(outcome.state == "dead" for outcome in outcomes)

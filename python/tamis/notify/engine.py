@@ -13,10 +13,14 @@ from typing import assert_never
 
 from tamis.config.deliveries import (
     AmqpDelivery,
+    ChatDelivery,
+    DatabaseDelivery,
     DeliveryConfig,
+    DeltaDelivery,
     EmlDelivery,
     FeedDelivery,
     JsonlDelivery,
+    ParquetDelivery,
     SmtpDelivery,
     StoreDelivery,
     WebhookDelivery,
@@ -121,4 +125,20 @@ def make_channel(
             from tamis.notify.channels.feed import FeedChannel
 
             return FeedChannel(config)
+        case DatabaseDelivery():
+            from tamis.notify.channels.database import DatabaseChannel
+
+            return DatabaseChannel(config)
+        case ParquetDelivery():
+            from tamis.notify.channels.parquet import ParquetChannel
+
+            return ParquetChannel(config, store)
+        case DeltaDelivery():
+            from tamis.notify.channels.delta import DeltaChannel
+
+            return DeltaChannel(config, store)
+        case ChatDelivery():
+            from tamis.notify.channels.chat import ChatChannel
+
+            return ChatChannel(config, owners)
     assert_never(config)

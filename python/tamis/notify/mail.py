@@ -33,7 +33,7 @@ NOT_IN_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uf
 
 
 class Words(NamedTuple):
-    """What an e-mail says."""
+    """The content of an e-mail."""
 
     subject: str
     text: str
@@ -108,7 +108,7 @@ def _printable(text: str) -> str:
 
 
 def digest_id(records: Sequence[NotificationRecord]) -> str:
-    """What names a digest: 32 hexadecimal digits of its notifications' ids."""
+    """Return the name of a digest: 32 hexadecimal digits of its notifications' ids."""
     return hashlib.sha256(" ".join(record.id for record in records).encode()).hexdigest()[:32]
 
 
@@ -140,7 +140,7 @@ def _line(text: str) -> str:
 
 
 def subject(record: NotificationRecord) -> str:
-    """What the message says of itself in one line: its subject, or its title."""
+    """Return the message in one line: its subject, or its title."""
     try:
         properties = record.message_properties()
     except ValueError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from email.utils import parseaddr
 
 from tamis.config.deliveries import EmlDelivery, SmtpDelivery
-from tamis.config.owners import OwnerConfig
+from tamis.config.owners import OwnerConfig, find_owner
 from tamis.notify.channels.channel import Sent
 from tamis.notify.mail import render
 from tamis.notify.unsubscribe import Links
@@ -63,7 +63,7 @@ class MailWriter:
             Exception: it cannot be written, such as for an address that no header can hold.
         """
         config, name = self._config, group[0].owner
-        owner = self._owners.get(name)
+        owner = find_owner(self._owners, name)
         named = owner.to if owner is not None and owner.to else config.recipients
         unwanted = {recipient: self._unwanted(recipient) for recipient in named}
         keys = {delivery.notification.query_key for delivery in group}
@@ -93,7 +93,7 @@ class MailWriter:
         return Mail(mail_name, content, recipients, notes, copies)
 
     def mail_to_send(self, group: Sequence[DueDelivery], sent: Sent) -> Mail | None:
-        """As `write`, with what to record noted in `sent`; None if nothing is to be sent."""
+        """Write an e-mail, and note in `sent` what to record; None if nothing is to be sent."""
         try:
             mail = self.write(group)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from tamis.config.owners import OwnerConfig
+from tamis.config.owners import OwnerConfig, find_owner
 from tamis.notify.rhythm import Decision, decide, window_start
 from tamis.store import Store
 from tamis.store.records import Hold, Undecided
@@ -32,7 +32,7 @@ class Planner:
             self._store.hold([self._hold(one) for one in page])
 
     def _hold(self, one: Undecided) -> Hold:
-        owner = self._owners.get(one.owner)
+        owner = find_owner(self._owners, one.owner)
         decision = Decision() if owner is None else self._decide(owner, one)
         if decision.until is None:
             return Hold(one.delivery_id)

@@ -44,7 +44,7 @@ _FORM = """<p>{what}</p>
 
 
 class Asked(NamedTuple):
-    """What a link asks for: to end the e-mails of a query (or of all) to an address, or to confirm the address."""
+    """The purpose of a link: to end the e-mails of a query (or of all) to an address, or to confirm the address."""
 
     kind: Literal["unsubscribe", "confirm"]
     address: str
@@ -71,7 +71,7 @@ class Links:
         return self._link(Asked("confirm", address.lower()))
 
     def read(self, token: str) -> Asked | None:
-        """What the last part of a link asks for; None if it is not one of ours."""
+        """Return what the last part of a link asks for; None if it is not one of ours."""
         named, _, signature = token.partition(".")
         try:
             content, given = _bytes(named), _bytes(signature)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tamis.config.templates import Known, templates_of
+from tamis.config.templates import TemplateFields, templates_of
 from tamis.notify.content import Marked, excerpts, why
 from tamis.notify.mail import BODY_CHARACTERS, Words, subject, words_of
 from tamis.store import NotificationRecord
@@ -85,8 +85,8 @@ def _common(recipient: Recipient) -> dict[str, Any]:
     return {"owner": recipient.owner, "zone": recipient.zone, "unsubscribe": recipient.unsubscribe}
 
 
-def _fields(record: NotificationRecord) -> Known:
-    """What a template sees of a notification."""
+def _fields(record: NotificationRecord) -> TemplateFields:
+    """Return what a template sees of a notification."""
     reasons = why(record)
     body, cut = record.body or "", BODY_CHARACTERS
     ranges = [(start, min(end, cut)) for start, end in reasons.ranges if start < cut]
@@ -94,10 +94,10 @@ def _fields(record: NotificationRecord) -> Known:
         properties = record.message_properties()
     except ValueError:
         properties = {}
-    return Known(
+    return TemplateFields(
         id=record.id,
         matched_at=record.created_at,
-        query=Known(
+        query=TemplateFields(
             key=record.query_key,
             version=record.query_version,
             text=record.query_text,
@@ -120,5 +120,5 @@ def _digest_fields(records: Sequence[NotificationRecord]) -> dict[str, Any]:
     return {
         "notifications": [_fields(record) for record in records],
         "count": len(records),
-        "counts": [Known(query=key, count=count) for key, count in counts],
+        "counts": [TemplateFields(query=key, count=count) for key, count in counts],
     }

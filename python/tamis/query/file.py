@@ -33,7 +33,7 @@ FOLDER_SUFFIXES = (".txt", ".toml")
 
 @dataclass(frozen=True)
 class QueryFile:
-    """What a file of queries holds.
+    """The content of a file of queries.
 
     Attributes:
         path: of the file.

@@ -61,7 +61,7 @@ class QuerySpec:
 
 
 GROUPED = "boolean:"
-"""What the name of the Boolean language with groupings begins with; the names of the properties follow."""
+"""The prefix of the name of the Boolean language with groupings; the names of the properties follow."""
 
 LANGUAGES: Final = (*_core.LANGUAGES, "predicate")
 """The names of all languages. ``prefix`` and ``regex`` take ``on:pattern`` (default: the topic), ``near`` takes

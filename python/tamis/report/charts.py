@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from html import escape
 
-from tamis.report.data import QueryRow, Timeline
+from tamis.report.data import QueryRow, ReportTimeline
 
 WIDTH, HEIGHT = 960, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 24, 12, 28
@@ -37,7 +37,7 @@ def bars(
     return f'<ol class="bars">{"".join(items)}</ol>'
 
 
-def timeline(data: Timeline) -> str:
+def timeline(data: ReportTimeline) -> str:
     """Stacked columns, one for each step of time, with one colour per topic and a legend."""
     if not data.starts:
         return '<p class="quiet">No matched message has a date.</p>'
@@ -62,7 +62,7 @@ def _legend(names: Sequence[str]) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def _columns(data: Timeline, top: int) -> list[str]:
+def _columns(data: ReportTimeline, top: int) -> list[str]:
     """One rectangle for each step and topic with a count above 0, from the bottom up."""
     step = (WIDTH - _LEFT - _RIGHT) / len(data.starts)
     gap = 1.5 if step > 5 else 0.4 if step > 2 else 0

@@ -66,7 +66,7 @@ class QueryRow:
 
 
 @dataclass(frozen=True)
-class Piece:
+class Excerpt:
     """A piece of text; `marked` if it is what matched."""
 
     text: str
@@ -84,7 +84,7 @@ class Example:
     author: str
     subject: str
     date: str
-    excerpt: tuple[Piece, ...]
+    excerpt: tuple[Excerpt, ...]
     reasons: tuple[str, ...]
 
 
@@ -98,7 +98,7 @@ class DeadLetterRow:
 
 
 @dataclass(frozen=True)
-class Timeline:
+class ReportTimeline:
     """Notifications by the date of their message, with one series per topic.
 
     Attributes:
@@ -124,7 +124,7 @@ class ReportData:
     dead: int
     notifications: int
     queries: tuple[QueryRow, ...]
-    timeline: Timeline
+    timeline: ReportTimeline
     examples: tuple[Example, ...]
     dead_letters: tuple[DeadLetterRow, ...]
     figures: RunFigures | None = None
@@ -203,12 +203,12 @@ def _query_row(query: QueryMatches, costs: dict[str, float]) -> QueryRow:
     return QueryRow(query.key, query.text, query.language, query.matches, query.first_subject, costs.get(query.key))
 
 
-def _timeline(notifications: Sequence[NotificationRecord]) -> Timeline:
+def _timeline(notifications: Sequence[NotificationRecord]) -> ReportTimeline:
     """The period with most of the dates (a few in mail are a century off), in steps that fit on the page."""
     dated = [(_day(record), record.topic) for record in notifications]
     days = sorted(day for day, _ in dated if day is not None)
     if not days:
-        return Timeline((), {}, 1, len(dated))
+        return ReportTimeline((), {}, 1, len(dated))
     first, last = _window(days)
     step = next((step for step in STEPS_DAYS if (last - first).days < step * COLUMNS), STEPS_DAYS[-1])
     columns = min((last - first).days // step + 1, COLUMNS)
@@ -221,7 +221,7 @@ def _timeline(notifications: Sequence[NotificationRecord]) -> Timeline:
         else:
             outside += 1
     starts = tuple(first + timedelta(days=step * column) for column in range(columns))
-    return Timeline(starts, {topic: tuple(counts[topic]) for topic in sorted(counts)}, step, outside)
+    return ReportTimeline(starts, {topic: tuple(counts[topic]) for topic in sorted(counts)}, step, outside)
 
 
 def _window(days: Sequence[date]) -> tuple[date, date]:
@@ -279,21 +279,21 @@ def _example(records: list[NotificationRecord], query: Query) -> tuple[Notificat
     )
 
 
-def _excerpt(body: str, ranges: Sequence[tuple[int, int]]) -> Iterable[Piece]:
+def _excerpt(body: str, ranges: Sequence[tuple[int, int]]) -> Iterable[Excerpt]:
     """A window of the body around the first range, cut into marked and unmarked pieces."""
     first = ranges[0][0] if ranges else 0
     start = _word_start(body, max(0, first - EXCERPT_CHARACTERS // 3))
     end = min(len(body), start + EXCERPT_CHARACTERS)
     if start:
-        yield Piece("… ")
+        yield Excerpt("… ")
     at = start
     for begin, stop in ranges:
         begin, stop = max(begin, at), min(stop, end)
         if begin < stop:
-            yield Piece(_close(body[at:begin]))
-            yield Piece(body[begin:stop], marked=True)
+            yield Excerpt(_close(body[at:begin]))
+            yield Excerpt(body[begin:stop], marked=True)
             at = stop
-    yield Piece(_close(body[at:end]) + (" …" if end < len(body) else ""))
+    yield Excerpt(_close(body[at:end]) + (" …" if end < len(body) else ""))
 
 
 def _word_start(text: str, at: int) -> int:

@@ -9,7 +9,7 @@ from html import escape
 from importlib.resources import files
 
 from tamis.report.charts import bars, timeline
-from tamis.report.data import DeadLetterRow, Example, Piece, QueryRow, ReportData
+from tamis.report.data import DeadLetterRow, Example, Excerpt, QueryRow, ReportData
 
 SLOWEST = 15
 """Number of queries shown as the expensive ones."""
@@ -183,7 +183,7 @@ def _example(example: Example) -> str:
     )
 
 
-def _piece(piece: Piece) -> str:
+def _piece(piece: Excerpt) -> str:
     return f"<mark>{escape(piece.text)}</mark>" if piece.marked else escape(piece.text)
 
 

@@ -41,7 +41,7 @@ BATCH_ROWS = 5_000
 
 @dataclass
 class BackfillSummary:
-    """What a backfill did.
+    """The result of a backfill.
 
     Attributes:
         read: number of messages that were read.

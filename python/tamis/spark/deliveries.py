@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 
 from tamis.notify.dispatch import Dispatcher
-from tamis.spark.progress import Tally
+from tamis.spark.progress import RunTally
 
 LIMIT = 500
 """Maximum number of deliveries per call, after which they are counted."""
@@ -29,7 +29,7 @@ class DeliveryThreads:
         tally: counts the deliveries.
     """
 
-    def __init__(self, dispatchers: Iterable[Dispatcher], tally: Tally) -> None:
+    def __init__(self, dispatchers: Iterable[Dispatcher], tally: RunTally) -> None:
         self._finish, self._abandon = threading.Event(), threading.Event()
         self._threads = [_DeliveryThread(dispatcher, tally, self._finish, self._abandon) for dispatcher in dispatchers]
 
@@ -76,7 +76,9 @@ class DeliveryThreads:
 class _DeliveryThread(threading.Thread):
     """Uses one way out until it is told to finish or to give up."""
 
-    def __init__(self, dispatcher: Dispatcher, tally: Tally, finish: threading.Event, abandon: threading.Event) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, tally: RunTally, finish: threading.Event, abandon: threading.Event
+    ) -> None:
         super().__init__(name=f"tamis-delivery-{dispatcher.name}", daemon=True)
         self.dispatcher, self._tally = dispatcher, tally
         self._finish, self._abandon = finish, abandon

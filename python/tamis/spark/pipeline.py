@@ -29,13 +29,13 @@ from tamis.spark.batch import process_batch
 from tamis.spark.deliveries import DeliveryThreads
 from tamis.spark.lease import HeldLease, alone_in, held_lease
 from tamis.spark.matching.shipping import ship
-from tamis.spark.progress import Progress, RunSummary, Tally
+from tamis.spark.progress import Progress, RunSummary, RunTally
 from tamis.spark.publishing import Publication
 from tamis.spark.sessions import close_session, session
 from tamis.spark.sinks.home import sink_of
 from tamis.spark.sinks.sink import Batch
 from tamis.spark.snapshots import Snapshots
-from tamis.spark.streams import PollTimes, Stream
+from tamis.spark.streams import AdapterStream, PollTimes
 from tamis.store import Store
 from tamis.store.records import Poll
 
@@ -183,12 +183,12 @@ class _Run:
 
     def __init__(self, config: PipelineConfig, store: Store, spark: SparkSession, once: bool) -> None:
         self._config, self._store, self._once = config, store, once
-        self._tally = Tally()
+        self._tally = RunTally()
         self._sink = sink_of(store, config.pipeline.notifications)
         self._snapshots = Snapshots(store, config.pipeline.work, functools.partial(ship, spark))
         links = Links(it.url, it.secret()) if (it := config.unsubscribe) else None
         engine = NotificationEngine(
-            store, config.deliveries, keep=config.pipeline.keep, owners=config.owners, links=links
+            store, config.deliveries, keep=config.pipeline.keep, owners=config.people, links=links
         )
         self._unsubscribe = HttpThread(application(links, store), *it.address) if it and links else None
         self._deliveries = DeliveryThreads(engine.dispatchers, self._tally)
@@ -200,7 +200,7 @@ class _Run:
         adapters = [Adapter.from_config(adapter, config.pipeline.work) for adapter in config.adapters]
         self._manager = AdapterManager(spark, adapters, self._stream, store)
         self._spark, self._poll_times = spark, PollTimes()
-        self._streams: dict[str, Stream] = {}
+        self._streams: dict[str, AdapterStream] = {}
         self._fatal: Exception | None = None
         self._look_at = 0.0
 
@@ -270,12 +270,12 @@ class _Run:
             failed, self._deliveries.troubles, self._store.counts().deliveries_pending, stopped_by
         )
 
-    def _stream(self, adapter: Adapter, frame: DataFrame) -> Stream:
+    def _stream(self, adapter: Adapter, frame: DataFrame) -> AdapterStream:
         """Start the streaming query of an adapter, for the manager."""
         interval_ms = max(adapter.trigger_ms, self._config.pipeline.interval_ms)
         checkpoint = self._config.pipeline.checkpoints / adapter.name
         process = functools.partial(self._process, adapter.name)
-        stream = Stream(frame, checkpoint, process, None if self._once else interval_ms)
+        stream = AdapterStream(frame, checkpoint, process, None if self._once else interval_ms)
         self._streams[adapter.name] = stream
         return stream
 

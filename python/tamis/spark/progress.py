@@ -138,7 +138,7 @@ class BatchReport:
     unpublished: str | None = None
 
 
-class Tally:
+class RunTally:
     """The counts of a run. Batches of several adapters add to it from several threads."""
 
     _RATE_WINDOW_S = 5.0

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from tamis.config.publish import PublishConfig
 from tamis.errors import AdapterError
 
 if TYPE_CHECKING:
+    from aio_pika.abc import AbstractConnection, AbstractExchange
     from pyspark.sql import Column, DataFrame
 
 AT_ONCE: Final = 500
@@ -34,7 +35,7 @@ LEFT_OUT: Final = "x-tamis-left-out"
 
 @dataclass(frozen=True)
 class Publication:
-    """Where the messages of an adapter are published.
+    """The broker to which the messages of an adapter are published.
 
     Attributes:
         adapter: its name.
@@ -89,31 +90,89 @@ async def _publish(publication: Publication, rows: Sequence[Fields]) -> list[str
     import aio_pika
     from yarl import URL
 
-    from tamis.client.doubles import teach
-
-    teach()
-    config = publication.config
-    url = URL(config.url)
-    server = f"{url.host}:{url.port or (5671 if url.scheme == 'amqps' else 5672)}"
-    if publication.password is not None:
-        url = url.with_password(publication.password)
+    server = URL(publication.config.url)
+    name = f"{server.host}:{server.port or (5671 if server.scheme == 'amqps' else 5672)}"
     try:
-        async with asyncio.timeout(config.timeout_s):
-            connection = await aio_pika.connect(url, timeout=config.timeout_s, ssl_context=_trusting(config))
-        async with connection:
-            async with asyncio.timeout(config.timeout_s):
-                channel = await connection.channel(publisher_confirms=True)
-                exchange = await channel.get_exchange(config.exchange, ensure=True)
+        async with _Publisher(publication) as publisher:
             reasons: list[str | None] = []
             for start in range(0, len(rows), AT_ONCE):
-                async with asyncio.timeout(config.timeout_s):
-                    some = rows[start : start + AT_ONCE]
-                    reasons += await asyncio.gather(*(_publish_one(exchange, row) for row in some))
+                reasons += await publisher.publish(rows[start : start + AT_ONCE])
             return reasons
     except TimeoutError as error:
-        raise AdapterError(f"publish: {server}: no answer within {config.timeout_s:g} s") from error
+        raise AdapterError(f"publish: {name}: no answer within {publication.config.timeout_s:g} s") from error
     except (aio_pika.exceptions.AMQPError, OSError, RuntimeError) as error:
-        raise AdapterError(f"publish: {server}: {' '.join(str(error).split()) or type(error).__name__}") from error
+        raise AdapterError(f"publish: {name}: {' '.join(str(error).split()) or type(error).__name__}") from error
+
+
+class _Publisher:
+    """Publishes through a connection, and connects again when the broker has closed it or its channel."""
+
+    def __init__(self, publication: Publication) -> None:
+        self._config, self._password = publication.config, publication.password
+        self._connection: AbstractConnection | None = None
+        self._exchange: AbstractExchange | None = None
+
+    async def __aenter__(self) -> Self:
+        """Begin; the first message connects."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Hang up."""
+        connection, self._connection, self._exchange = self._connection, None, None
+        if connection is not None:
+            await connection.close()
+
+    async def publish(self, rows: Sequence[Fields]) -> list[str | None]:
+        """Publish some rows at once. If the broker closes the channel, those that it has not confirmed go one by one.
+
+        Returns:
+            For each row why it was not published.
+        """
+        import aio_pika
+
+        exchange = self._exchange or await self._open()
+        async with asyncio.timeout(self._config.timeout_s):
+            publishing = (_publish_one(exchange, row) for row in rows)
+            outcomes = await asyncio.gather(*publishing, return_exceptions=True)
+        reasons: list[str | None] = []
+        for row, outcome in zip(rows, outcomes, strict=True):
+            if isinstance(outcome, (aio_pika.exceptions.AMQPError, OSError, RuntimeError)):
+                if self._exchange is exchange:
+                    await self.__aexit__()
+                reasons.append(await self._publish_alone(row))
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                reasons.append(outcome)
+        return reasons
+
+    async def _publish_alone(self, row: Fields) -> str | None:
+        """Publish a row; if the broker closes the channel over it, return what the broker said."""
+        import aio_pika
+
+        exchange = self._exchange or await self._open()
+        try:
+            async with asyncio.timeout(self._config.timeout_s):
+                return await _publish_one(exchange, row)
+        except aio_pika.exceptions.ChannelPreconditionFailed as error:
+            await self.__aexit__()
+            return f"the broker does not take message {row[4]}: {' '.join(str(error).split())}"
+
+    async def _open(self) -> AbstractExchange:
+        import aio_pika
+        from yarl import URL
+
+        from tamis.client.doubles import teach
+
+        teach()
+        config, url = self._config, URL(self._config.url)
+        if self._password is not None:
+            url = url.with_password(self._password)
+        async with asyncio.timeout(config.timeout_s):
+            self._connection = await aio_pika.connect(url, timeout=config.timeout_s, ssl_context=_trusting(config))
+            channel = await self._connection.channel(publisher_confirms=True)
+            self._exchange = exchange = await channel.get_exchange(config.exchange, ensure=True)
+        return exchange
 
 
 async def _publish_one(exchange: Any, row: Fields) -> str | None:

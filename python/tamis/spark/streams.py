@@ -40,7 +40,7 @@ class PollTimes(StreamingQueryListener):
     def __init__(self) -> None:
         self._times: dict[str, datetime] = {}
 
-    def of(self, stream: Stream) -> datetime | None:
+    def of(self, stream: AdapterStream) -> datetime | None:
         """When a stream looked last, UTC; None if it did not yet."""
         return self._times.get(stream.run_id)
 
@@ -60,7 +60,7 @@ class PollTimes(StreamingQueryListener):
         self._times[run_id] = datetime.fromisoformat(timestamp).astimezone(UTC)
 
 
-class Stream:
+class AdapterStream:
     """A streaming query from a DataFrame to a function of batches; the adapter manager starts and stops it.
 
     Args:

@@ -28,7 +28,7 @@ PIECE_ROWS = 2_000
 """Maximum number of notifications, or of deliveries' notifications, that one transaction writes."""
 
 SERVER_PIECE_ROWS = 20_000
-"""The same for deliveries in a store on a server, where readers do not wait for it."""
+"""The number of deliveries per transaction in a store on a server, where readers do not wait for it."""
 
 PIECE_CHARACTERS = 4_000_000
 """Number of characters of messages after which a piece ends."""
@@ -197,7 +197,7 @@ class Batches(Database):
 
 @dataclass
 class _Piece:
-    """What one transaction writes: notifications, and by their places the messages that they are about."""
+    """The rows of one transaction: notifications, and by their places the messages that they are about."""
 
     messages: dict[tuple[object, ...], MessageRow] = field(default_factory=dict)
     notifications: list[Notification] = field(default_factory=list)

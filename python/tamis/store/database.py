@@ -18,7 +18,7 @@ from tamis.store_place import Place, ServerUrl
 
 
 class Home(Protocol):
-    """What differs between the databases that a store can be in."""
+    """The differences between the databases that a store can be in."""
 
     def engine(self) -> Engine:
         """An engine; its transactions with the option ``immediate`` come one after another."""

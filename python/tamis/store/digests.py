@@ -44,7 +44,7 @@ class Digests(Database):
                 connection.execute(insert(delivery_steps), steps)
 
     def sent_alone(self, name: str, owner: str, query_key: str, since: datetime) -> int:
-        """How many deliveries of a query to its owner go alone, of notifications made from `since` on."""
+        """Return how many deliveries of a query to its owner go alone, of notifications made from `since` on."""
         count = select(func.count()).select_from(deliveries)
         count = count.join(outbox, outbox.c.notification_id == _d.notification_id)
         count = count.join(query_versions, TO_QUERY).join(batches, TO_BATCH)

@@ -60,7 +60,7 @@ class Files(Queries, Hierarchies):
 
 
 def origin_of(file: QueryFile) -> str:
-    """What the store calls a file."""
+    """Return the store's name of a file."""
     return str(file.path.resolve())
 
 

@@ -20,7 +20,7 @@ from tamis.store.records import Lease, Poll
 from tamis.store_place import Place
 
 LEASE_S = 60.0
-"""How long a lease lasts without being renewed: longer than the store can be held by a large batch."""
+"""The time after which a lease ends unless it is renewed: longer than a large batch can hold the store."""
 
 _NAME = "pipeline"  # one pipeline at a time: two would send everything twice
 _l = leases.c

@@ -29,7 +29,7 @@ from tamis.store.steps import log_all, log_outcomes
 TO_MESSAGE = and_(*(messages.c[name] == outbox.c[name] for name in ("source", "partition", "offset", "digest")))
 TO_BATCH = and_(batches.c.stream == outbox.c.stream, batches.c.batch_id == outbox.c.batch_id, batches.c.done == 1)
 TO_QUERY = and_(query_versions.c.key == outbox.c.query_key, query_versions.c.version == outbox.c.query_version)
-"""How the outbox is joined with the messages, with the batches that are done, and with the queries.
+"""The join of the outbox with the messages, with the batches that are done, and with the queries.
 
 What a batch that is not done has written does not count yet: whoever reads the outbox joins it with `TO_BATCH`."""
 
@@ -67,7 +67,8 @@ class Outbox(Database):
 
         Args:
             outcomes: one per try.
-            file_size: (delivery, file, bytes) if they were appended to a file: its size with them.
+            file_size: (delivery, file, bytes) if they were appended to a file: its size with them. Of a folder of
+                numbered files, the number of the last one.
         """
         now = datetime.now(UTC)
         tries = list(outcomes)
@@ -77,6 +78,24 @@ class Outbox(Database):
                 log_outcomes(connection, tries, now)
             if file_size is not None:
                 _set_file_size(connection, *file_size)
+
+    def mark_delivered(
+        self, name: str, notification_ids: Sequence[str], reason: str, file_size: tuple[str, Path, int]
+    ) -> None:
+        """Record that pending deliveries of the channel `name` are in a file already, in one transaction.
+
+        Args:
+            name: the channel.
+            notification_ids: of the deliveries.
+            reason: for the log.
+            file_size: as of `record_outcomes`.
+        """
+        numbers: list[int] = []
+        with self._read() as connection:
+            for some in chunks(notification_ids):
+                statement = select(_d.id).where(_d.name == name, _PENDING, _d.notification_id.in_(some))
+                numbers.extend(connection.execute(statement).scalars())
+        self.record_outcomes([Outcome(number, "delivered", reason) for number in numbers], file_size)
 
     def file_size(self, name: str, path: Path) -> int | None:
         """The number of bytes of the file `path` that `name` has delivered; None for a file that is not on record."""
@@ -189,7 +208,7 @@ def due_query(due: ColumnElement[bool], limit: int, *order: ColumnElement[Any]) 
 
 
 def due_records(connection: Connection, due: Select[*tuple[Any, ...]]) -> list[DueDelivery]:
-    """What `due_query` selects, as records."""
+    """Return the rows of `due_query` as records."""
     rows = connection.execute(due).all()
     return [
         DueDelivery(row.delivery_id, row.attempts, record, row.recipients, row.owner)

@@ -40,7 +40,7 @@ class Queries(Database):
         if not name:
             raise ValueError("name: expected the name of an owner, not an empty one")
         queries = Queries.__new__(Queries)
-        queries.path, queries._engine, queries._writer = self.path, self._engine, self._writer
+        vars(queries).update(vars(self))
         queries._acting = name
         return queries
 
@@ -343,7 +343,7 @@ def _insert_versions(revision: Revision, specs: Sequence[QuerySpec]) -> None:
 
 
 def _former(connection: Connection, key: str) -> QueryRecord | None:
-    """What was valid before the last change of a query, or None if nothing was.
+    """Return what was valid before the last change of a query, or None if nothing was.
 
     Raises:
         KeyError: there never was such a query.

@@ -93,7 +93,7 @@ class Change:
         name: the query's key, or the hierarchy's attribute.
         action: ``added``, ``changed`` or ``removed``.
         before: what the store held, by name of the field; of a change only the fields that differ. None if added.
-        after: what the file holds, likewise; None if removed.
+        after: what the file holds, by name of the field; None if removed.
     """
 
     kind: Literal["query", "hierarchy"]
@@ -105,7 +105,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """What applying files changed, or would change: the changes, and the number of what was so already."""
+    """The result of applying files: the changes, and the number of what was so already."""
 
     changes: tuple[Change, ...]
     unchanged: int
@@ -257,7 +257,7 @@ class NotificationRecord:
 
     @property
     def message_key(self) -> tuple[str, str, int, str]:
-        """What names the message: notifications of one message have the same."""
+        """Return the name of the message: notifications of one message have the same."""
         return self.source, self.partition, self.offset, self.digest
 
     def message_properties(self) -> dict[str, Any]:
@@ -343,7 +343,7 @@ class Outcome:
 
     @property
     def step(self) -> StepKind:
-        """What the log says of it."""
+        """Return the text for the log."""
         if self.state != "pending":
             return self.state
         return "retried" if self.counted else "waiting"
@@ -402,7 +402,7 @@ class DeadLetterRecord:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What is on record of one message.
+    """The record of one message.
 
     Attributes:
         places: the message as it was found, the first place first; a copy at a later place makes no notification twice.
@@ -482,7 +482,7 @@ class Poll(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who runs a pipeline over the store, or ran the last one.
+    """The process that runs a pipeline over the store, or ran the last one.
 
     Attributes:
         token: names this run.

@@ -9,8 +9,9 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, func, select, table, text
 
+from tamis.errors import StoreLostError
 from tamis.store.batches import Batches, counts_if_done, record_done
 from tamis.store.records import BatchCounts
 
@@ -43,7 +44,7 @@ class StagedBatches(Batches):
     """The part of a store on a server that takes staged batches."""
 
     def conninfo(self) -> str:
-        """How another process reaches the server as this one does; with the password, wherever it came from."""
+        """Return how another process reaches the server; with the password, wherever it came from."""
         from psycopg.conninfo import make_conninfo
 
         with self._explained(), self._engine.connect() as connection:
@@ -53,7 +54,7 @@ class StagedBatches(Batches):
         return make_conninfo(**parameters)
 
     def begin_staging(self) -> Staging:
-        """Make empty staging tables. They are not logged: after a crash of the server the batch is written anew."""
+        """Make empty staging tables. They are not logged: a crash of the server empties them."""
         staging = Staging.named(secrets.token_hex(8))
         with self._explained(), self._engine.begin() as connection:
             for name, columns in staging.tables().items():
@@ -66,7 +67,7 @@ class StagedBatches(Batches):
         batch_id: int,
         staging: Staging,
         source: str,
-        counts: tuple[int, int],
+        staged: BatchCounts,
         default_deliveries: Sequence[str] = (),
     ) -> BatchCounts:
         """Move the rows of a batch to where they count, and record that it is done: one transaction.
@@ -76,18 +77,19 @@ class StagedBatches(Batches):
 
         Args:
             stream: as for `commit_batch`.
-            batch_id: likewise.
-            staging: its rows, which are all there.
+            batch_id: the number of the batch.
+            staging: where its rows are.
             source: the adapter's name.
-            counts: number of messages read and matched.
+            staged: what was read, and how many rows the tasks have put into the tables.
             default_deliveries: the deliveries of queries that name none.
 
         Raises:
             KeyError: the batch was never pinned.
+            StoreLostError: the server was lost, or has lost staged rows; the batch may be written anew.
             StoreError: the server cannot be reached, or cannot write; nothing of the batch counts.
         """
         with self._turn:
-            known = self._move(stream, batch_id, staging, source, counts, default_deliveries)
+            known = self._move(stream, batch_id, staging, source, staged, default_deliveries)
         self.fan_out()
         return known
 
@@ -103,7 +105,7 @@ class StagedBatches(Batches):
         batch_id: int,
         staging: Staging,
         source: str,
-        counts: tuple[int, int],
+        staged: BatchCounts,
         default_deliveries: Sequence[str],
     ) -> BatchCounts:
         with self._explained(), self._engine.begin() as connection:
@@ -111,15 +113,27 @@ class StagedBatches(Batches):
             known = counts_if_done(connection, stream, batch_id)
             if known is not None:
                 return known
+            self._refuse_fewer(connection, staging, staged)
             for name in (staging.messages, staging.notifications):
                 connection.exec_driver_sql(f"ANALYZE {name}")
             named = {"source": source, "stream": stream, "batch_id": batch_id}
             connection.execute(text(_MOVE_MESSAGES.format(**vars(staging))), named)
             written = connection.execute(text(_MOVE_NOTIFICATIONS.format(**vars(staging))), named).rowcount
             dead = connection.execute(text(_MOVE_DEAD_LETTERS.format(**vars(staging))), named).rowcount
-            moved = BatchCounts(counts[0], counts[1], written, dead)
+            moved = BatchCounts(staged.read, staged.matched, written, dead)
             self._record(connection, stream, batch_id, moved, default_deliveries)
             return moved
+
+    def _refuse_fewer(self, connection: Connection, staging: Staging, staged: BatchCounts) -> None:
+        """Refuse tables that a crash of the server has emptied. They may have more: a task that was tried again."""
+        wanted = (staged.matched, staged.notifications, staged.dead)
+        for name, count in zip(staging.tables(), wanted, strict=True):
+            found = connection.execute(select(func.count()).select_from(table(name))).scalar_one()
+            if found < count:
+                raise StoreLostError(
+                    f"{self.path}: the server restarted and lost {count - found:,} of {count:,} rows of the batch that "
+                    "was being written"
+                )
 
     def _record(
         self, connection: Connection, stream: str, batch_id: int, counts: BatchCounts, defaults: Sequence[str]

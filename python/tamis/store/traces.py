@@ -23,7 +23,7 @@ class Traces(Database):
     """The part of the store that follows one message."""
 
     def trace(self, message_id: str) -> Trace:
-        """What is on record of a message.
+        """Return the record of a message.
 
         Args:
             message_id: its Message-ID with or without angle brackets, its digest, or the id of a notification about it.

@@ -19,7 +19,7 @@ from tamis.broker.data_folder import CONTROL_SOCKET_NAME
 from tamis.broker.log import Log
 from tamis.web.auth import Authenticator
 from tamis.web.broker_link import BrokerLink
-from tamis.web.connection import HEAD_S, Connections
+from tamis.web.connection import HEAD_S, HttpConnections
 from tamis.web.process import BACKLOG, HttpSettings
 from tamis.web.routes import application
 from tamis.web.web_server import WebServer
@@ -82,7 +82,7 @@ async def _serve(settings: HttpSettings) -> None:
             ssl_certfile=settings.cert,
             ssl_keyfile=settings.key,
         ),
-        Connections(system.allow_files(CONNECTIONS_MAX)),
+        HttpConnections(system.allow_files(CONNECTIONS_MAX)),
     )
     ending = asyncio.create_task(_end_with_stdin(server))
     try:

@@ -14,7 +14,7 @@ ANSWER_S = 30.0
 """Maximum time until an answer has been made and taken."""
 
 
-class Connections:
+class HttpConnections:
     """The connections of one server.
 
     Args:
@@ -44,7 +44,7 @@ class Connections:
 class HttpConnection(H11Protocol):
     """uvicorn's connection, with time-outs: uvicorn itself waits for ever for the first request, and for slow heads."""
 
-    def __init__(self, others: Connections, **arguments: Any) -> None:
+    def __init__(self, others: HttpConnections, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._others = others
         self._timer: asyncio.TimerHandle | None = None

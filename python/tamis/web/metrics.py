@@ -16,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricForm(NamedTuple):
-    """How a number of the broker is shown: name, help text, and its factor to base units."""
+    """A number of the broker as metrics show it: name, help text, and its factor to base units."""
 
     name: str
     help: str

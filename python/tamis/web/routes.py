@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tamis.web import metrics
 from tamis.web.auth import AuthError
 from tamis.web.broker_link import BrokerBusyError, BrokerGoneError, RefusedError
+from tamis.web.kinds import KINDS, with_readers
 
 ROLE = "monitoring"
 """The role that is needed, except by administrators."""
@@ -26,8 +27,10 @@ LIMIT_DEFAULT, LIMIT_MAX = 100, 500
 OFFSET_MAX = 2**53
 REQUESTS_MAX = 200
 """Maximum number of requests in progress, without those for health and metrics, which are always answered."""
-LISTS = ("queues", "exchanges", "bindings", "connections")
-FILTERS = {"queues": ("name", "vhost"), "exchanges": ("name", "vhost")}
+LISTS = ("queues", "exchanges", "bindings", "connections", "consumers")
+"""The broker's own lists; `KINDS` are made of them."""
+BY_NAME = ("name", "vhost")
+FILTERS = {"queues": BY_NAME, "exchanges": BY_NAME, "consumers": ("queue", "vhost"), **dict.fromkeys(KINDS, BY_NAME)}
 """List -> the fields that it may be asked for by their exact text."""
 
 
@@ -56,6 +59,7 @@ def application(link: Link, auth: Auth) -> Starlette:
         Route("/metrics", handlers.guarded(handlers.metrics)),
         Route("/api/overview", handlers.counted(handlers.overview)),
         *[Route(f"/api/{name}", handlers.counted(handlers.rows(name))) for name in LISTS],
+        *[Route(f"/api/{name}", handlers.counted(handlers.kind(name))) for name in KINDS],
     ]
     return Starlette(
         routes=routes,
@@ -128,10 +132,7 @@ class _Handlers:
         """Return the handler of one list, which answers page by page."""
 
         async def answer(request: Request) -> Response:
-            _refuse_unknown(request, FILTERS.get(name, ()))
-            offset = _number(request, "offset", 0, OFFSET_MAX)
-            limit = _number(request, "limit", LIMIT_DEFAULT, LIMIT_MAX)
-            filters = {key: value for key, value in request.query_params.items() if key in FILTERS.get(name, ())}
+            offset, limit, filters = _page_of(request, name)
             if filters:
                 found = [row async for row in self._all(name) if filters.items() <= row.items()]
                 rows, total_count = found[offset : offset + limit], len(found)
@@ -143,13 +144,22 @@ class _Handlers:
             elif name == "connections":
                 now_us = (await self._link.overview())["about"].get("now_us")
                 rows = [_with_age(row, now_us) for row in rows]
-            following = offset + len(rows)
-            has_more = bool(rows) and following < total_count
-            following_page = {**filters, "offset": following, "limit": limit}
-            link = f"{request.url.path}?{urlencode(following_page)}" if has_more else None
-            return JsonResponse(
-                {"rows": rows, "total_count": total_count, "offset": offset, "limit": limit, "next": link}
-            )
+            return _rows_response(request, name, rows, total_count)
+
+        return answer
+
+    def kind(self, name: str) -> Handler:
+        """Return the handler of streams, mailboxes or services, which answers page by page."""
+        kind = KINDS[name]
+
+        async def answer(request: Request) -> Response:
+            offset, limit, filters = _page_of(request, name)
+            shown = [kind.shown(queue) async for queue in self._all("queues") if kind.has(queue)]
+            found = [row for row in shown if filters.items() <= row.items()]
+            rows = found[offset : offset + limit]
+            if name == "streams" and rows:
+                rows = with_readers(rows, [consumer async for consumer in self._all("consumers")])
+            return _rows_response(request, name, rows, len(found))
 
         return answer
 
@@ -180,6 +190,24 @@ def _with_age(connection: Mapping[str, Any], now_us: int | None) -> dict[str, An
     if since_us is not None and now_us is not None:
         shown["open_s"] = max(0, now_us - since_us) / 1e6
     return shown
+
+
+def _page_of(request: Request, name: str) -> tuple[int, int, dict[str, str]]:
+    """Return offset, limit and filters of a request for a list."""
+    known = FILTERS.get(name, ())
+    _refuse_unknown(request, known)
+    offset = _number(request, "offset", 0, OFFSET_MAX)
+    limit = _number(request, "limit", LIMIT_DEFAULT, LIMIT_MAX)
+    return offset, limit, {key: value for key, value in request.query_params.items() if key in known}
+
+
+def _rows_response(request: Request, name: str, rows: list[Any], total_count: int) -> Response:
+    """Return a page of a list, with the path of the next one."""
+    offset, limit, filters = _page_of(request, name)
+    following = offset + len(rows)
+    has_more = bool(rows) and following < total_count
+    link = f"{request.url.path}?{urlencode({**filters, 'offset': following, 'limit': limit})}" if has_more else None
+    return JsonResponse({"rows": rows, "total_count": total_count, "offset": offset, "limit": limit, "next": link})
 
 
 def _refuse_unknown(request: Request, filters: Collection[str]) -> None:
@@ -249,7 +277,7 @@ async def _http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this type only
     reason = error.detail
     if error.status_code == 404:
-        paths = ", ".join(["/health", "/metrics", "/api/overview", *(f"/api/{name}" for name in LISTS)])
+        paths = ", ".join(["/health", "/metrics", "/api/overview", *(f"/api/{name}" for name in (*LISTS, *KINDS))])
         reason = f"unknown path; known: {paths}"
     return _error(error.status_code, reason, error.headers)
 

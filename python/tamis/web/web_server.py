@@ -8,7 +8,7 @@ from functools import partial
 
 import uvicorn
 
-from tamis.web.connection import Connections
+from tamis.web.connection import HttpConnections
 from tamis.web.process import BACKLOG
 
 TLS_HANDSHAKE_S = 10.0
@@ -23,7 +23,7 @@ class WebServer(uvicorn.Server):
         connections: make the protocols of connections.
     """
 
-    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
+    def __init__(self, config: uvicorn.Config, connections: HttpConnections) -> None:
         super().__init__(config)
         self._connections = connections
 

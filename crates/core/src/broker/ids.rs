@@ -20,7 +20,7 @@ impl MessageId {
     pub const NONE: Self = Self(u32::MAX);
 }
 
-/// An id with a serial that nothing else of its kind ever had: when the id is somebody else's by now, the serial differs.
+/// An id with a serial number. Ids are used again; serial numbers are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Handle<Id> {
     pub id: Id,

@@ -157,7 +157,7 @@ impl Broker {
         self.finish();
     }
 
-    /// Whether something was put off, frames or reading or expiry: call [`Broker::work`] when nothing else is waiting.
+    /// Whether deferred work remains (frames, reading or expiry): then call [`Broker::work`] when nothing else is waiting.
     #[must_use]
     pub fn has_work(&self) -> bool {
         self.turn.has_next()

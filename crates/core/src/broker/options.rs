@@ -30,7 +30,7 @@ pub struct BrokerOptions {
     pub turn_budget: u32,
     /// Limits of queries and of matching.
     pub queries: QueryLimits,
-    /// How mailboxes and services are made.
+    /// The settings of mailboxes and services.
     pub addresses: Addresses,
     /// The seed of generated names; give it something random, except in a simulation.
     pub seed: u64,

@@ -27,7 +27,7 @@ impl<'a> Parts<'a> {
         short(self.route, 1 + self.exchange().len())
     }
 
-    /// The same parts, for the journal.
+    /// The parts as the journal takes them.
     pub fn content(&self) -> Content<'a> {
         Content { route: self.route, properties: self.properties, body: self.body }
     }

@@ -253,7 +253,7 @@ impl Engine {
     }
 }
 
-/// How much work it is to index a query, compared with an ordinary one.
+/// The work of indexing a query, relative to an ordinary one.
 fn weight(query: &Query) -> usize {
     1 + query.expr().size() / PREDICATES_PER_WEIGHT
 }

@@ -129,7 +129,7 @@ pub struct NumberRange {
     pub low: f64,
     /// The highest value.
     pub high: f64,
-    /// What lies between the bounds.
+    /// The kind of number that the bounds are.
     pub kind: NumberKind,
     /// True when known values outside of the bounds are wanted.
     pub is_negated: bool,

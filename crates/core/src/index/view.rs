@@ -47,7 +47,7 @@ impl EngineView {
         json::parse_object(text, &|name| asked.has(name)).map_err(EngineError::Row)
     }
 
-    /// As [`Engine::match_into`].
+    /// Match as [`Engine::match_into`] does.
     ///
     /// # Errors
     /// A damaged snapshot.

@@ -8,7 +8,7 @@ pub struct LogOptions {
     /// The maximum size of a segment, from [`SEGMENT_BYTES_MIN`](super::SEGMENT_BYTES_MIN) to
     /// [`SEGMENT_BYTES_MAX`](super::SEGMENT_BYTES_MAX). Its file is allocated whole. A record may take half of it.
     pub segment_bytes: u32,
-    /// How segments grow to that size; None begins with it.
+    /// The growth of segments to that size; None if the first one has it already.
     pub growth: Option<SegmentGrowth>,
     /// Whether sealed segments have an index of the heads of their records, so that
     /// [`Log::for_each_head`](super::Log::for_each_head) need not read the records. It takes 27 bytes per record and
@@ -52,7 +52,7 @@ impl LogOptions {
     }
 }
 
-/// How the segments of a log grow: each is twice as large as the one before, so that a small log takes little room.
+/// The growth of a log's segments: each is twice as large as the one before, so that a small log takes little room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentGrowth {
     /// The size of the first segment, at least [`SEGMENT_BYTES_MIN`](super::SEGMENT_BYTES_MIN).

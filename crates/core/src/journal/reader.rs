@@ -284,7 +284,7 @@ impl LogReader {
 }
 
 impl LogReader {
-    /// What became of the records before `first`, the first one that is there.
+    /// The reason why the records before `first` are absent.
     fn before_the_first(&self, first: Sequence) -> Result<Here, ReadError> {
         let kept = self.source.first_kept()?.unwrap_or(first);
         if self.next < kept {

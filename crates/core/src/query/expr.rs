@@ -335,7 +335,7 @@ impl ValueSet {
         }
     }
 
-    /// As [`Self::contains`], of a property's value, which is also one of the times if it is a text that reads as one.
+    /// Whether a property's value is contained. A text that reads as a time also counts as that time.
     #[must_use]
     pub fn contains_read(&self, value: &Value) -> bool {
         self.contains(value) || self.has_times && value.as_time().is_some_and(|time| self.contains(&time))

@@ -89,13 +89,13 @@ impl Query {
         Ok(Self { is_fields: true, ..Self::new(expr)? })
     }
 
-    /// What is legal in its text and can hardly be meant. A query from a snapshot has none.
+    /// The warnings about probable mistakes in its text. A query from a snapshot has none.
     #[must_use]
     pub fn warnings(&self) -> &[QueryWarning] {
         &self.warnings
     }
 
-    /// The same query with these warnings: those of the queries that it was made of.
+    /// Set the warnings: those of the queries that it was made of.
     #[must_use]
     pub fn with_warnings(mut self, warnings: impl IntoIterator<Item = QueryWarning>) -> Self {
         self.warnings = warnings.into_iter().collect();
@@ -108,7 +108,7 @@ impl Query {
         &self.expr
     }
 
-    /// What the query takes in memory and, at worst, in time. Linear in its predicates.
+    /// The memory that the query takes, and its time at worst. Cost: linear in its predicates.
     #[must_use]
     pub fn price(&self) -> Price {
         self.expr.price()

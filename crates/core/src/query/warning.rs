@@ -18,9 +18,9 @@ pub struct QueryWarning {
     pub text: Arc<str>,
     /// The position: a count of characters (not bytes) from 0.
     pub position: usize,
-    /// What the query says at this position.
+    /// The mistake at this position.
     pub message: String,
-    /// What to write instead.
+    /// The text to write instead.
     pub hint: Option<String>,
 }
 
@@ -73,7 +73,7 @@ impl WarningList {
     pub fn look_at_pattern(&mut self, pattern: &str, byte: usize) {
         if pattern.contains('*') {
             let meant = pattern.replace('*', "%");
-            self.add(byte, "`*` stands for itself in a LIKE pattern", format!("`%` is any text: '{meant}'"));
+            self.add(byte, "`*` is an ordinary character in a LIKE pattern", format!("`%` is any text: '{meant}'"));
         }
     }
 

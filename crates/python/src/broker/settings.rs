@@ -1,4 +1,4 @@
-//! What the constructor of `tamis._core.Broker` is given: the journal's directory, limits of queries, kinds of addresses.
+//! The arguments of the constructor of `tamis._core.Broker`: the journal, limits of queries, kinds of addresses.
 
 use std::collections::HashMap;
 use std::io::Write;

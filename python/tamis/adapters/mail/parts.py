@@ -125,7 +125,7 @@ class TextParts:
         self.cut = f"{PART_COUNT_MAX:,} parts"
 
     def _content(self, entity: Entity, content: bytes, *, has_parts: bool) -> Iterator[TextPart]:
-        """What an entity is itself: text, an encoded message, a multipart without its boundary lines, or nothing."""
+        """Return the kind of an entity: text, an encoded message, a multipart without boundary lines, or nothing."""
         kind = entity.headers.get_content_maintype()
         if kind == "text":
             yield TextPart(entity.headers, content, entity.message_depth)
@@ -217,7 +217,7 @@ class _OpenMultiparts:
         return _Boundary(len(raw), len(raw), -1, closes=False)
 
     def end_of_header(self, start: int) -> int:
-        """Where the headers that begin at `start` end at the latest: at a boundary line before the first blank line."""
+        """Return the latest end of the headers that begin at `start`: a boundary line before the first blank line."""
         if not self._blank[0] <= start <= self._blank[1]:  # else no byte is searched twice
             blank = _BLANK_LINE.search(self._raw, start)
             self._blank = (start, *blank.span()) if blank else (start, len(self._raw), len(self._raw))

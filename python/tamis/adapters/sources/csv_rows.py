@@ -68,7 +68,7 @@ class CsvSource(WholeFileSource):
                 yield self.dead(path, b"", f"line {reader.line_num}: {error}")
 
     def check(self) -> None:
-        """As `Source.check`, with the delimiter."""
+        """Implement `Source.check`, with the delimiter."""
         super().check()
         if len(_DELIMITERS.get(self.options.delimiter, self.options.delimiter)) != 1:
             raise AdapterError(f"delimiter: expected one character, or tab, not '{self.options.delimiter}'")

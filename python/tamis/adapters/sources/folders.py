@@ -20,7 +20,7 @@ from tamis.adapters.sources.source import path_text
 
 FEW_FILES: Final = 1_000
 LIST_S_PER_FILE: Final = 3e-6
-"""What it costs to list a file and to read its status (measured: 2 to 4 µs)."""
+"""The cost of listing a file and reading its status (measured: 2 to 4 µs)."""
 
 _TICK_NS: Final = 2_000_000_000
 """A folder that changed within this time may change again without another time of change."""
@@ -30,7 +30,7 @@ _IGNORED_SUFFIXES: Final = ("~", ".tmp", ".part", ".lock", ".swp")
 
 @dataclass(slots=True, eq=False)
 class Listing:
-    """What was in a folder when it was listed.
+    """The content of a folder when it was listed.
 
     Attributes:
         changed_ns: the folder's time of change, before it was listed.

@@ -85,7 +85,7 @@ class JournalSource(Source):
     def latest(
         self, start: Offset, limit: int | None, *, ceiling: Offset | None = None, settled: bool = False
     ) -> Offset:
-        """As `Source.latest`; what is synced is settled. Numbers that are known to be removed do not count as messages.
+        """Implement `Source.latest`; what is synced is settled. Numbers of removed records do not count as messages.
 
         Without progress it always returns a new offset: the position of "next" must be fixed before the next message.
         """
@@ -103,7 +103,7 @@ class JournalSource(Source):
         return offset_of({self.options.path: [max(at, end), str(reader.log_id), at]})
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """As `Source.plan`: slices with equal numbers of messages. What is removed already is in the first one."""
+        """Implement `Source.plan`: slices with equal numbers of messages. Removed ones are in the first slice."""
         progress = progress_of(end).get(self.options.path)
         if progress is None:
             return []
@@ -116,7 +116,7 @@ class JournalSource(Source):
         return [Slice((Range(self.options.path, low, high),)) for low, high in pairwise(bounds) if low < high]
 
     def read(self, part: Slice) -> Iterator[Row]:
-        """As `Source.read`. Memory: about 4 MiB, or one message."""
+        """Implement `Source.read`. Memory: about 4 MiB, or one message."""
         log = str(self._open().log_id)
         for record in self.records(part):
             yield record if isinstance(record, Row) else self._row(log, *record)

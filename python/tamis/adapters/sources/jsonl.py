@@ -14,7 +14,7 @@ from tamis.adapters.json_row import JsonRowOptions, json_row
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
 from tamis.adapters.options import FileOptions
 from tamis.adapters.rows import Row, digest_of, too_large
-from tamis.adapters.sources.records import Piece, RecordSource
+from tamis.adapters.sources.records import Record, RecordSource
 from tamis.adapters.sources.source import path_text
 
 
@@ -33,7 +33,7 @@ class JsonlSource(RecordSource):
     settle_ms: ClassVar[int] = 1_000
     separator: ClassVar[bytes] = b"\n"
 
-    def row(self, piece: Piece, path: str) -> Row | None:
+    def row(self, piece: Record, path: str) -> Row | None:
         """The row of one line; None for an empty one."""
         if not piece.content.strip():
             return None

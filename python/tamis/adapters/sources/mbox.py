@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
 from tamis.adapters.rows import Row, digest_of, too_large
 from tamis.adapters.sources.files import MailSource
-from tamis.adapters.sources.records import Piece, RecordSource
+from tamis.adapters.sources.records import Record, RecordSource
 from tamis.adapters.sources.source import path_text
 
 _FROM: Final = b"From "
@@ -31,7 +31,7 @@ class MboxSource(MailSource, RecordSource):
     settle_ms: ClassVar[int] = 1_000
     separator: ClassVar[bytes] = b"\n" + _FROM
 
-    def row(self, piece: Piece, path: str) -> Row | None:
+    def row(self, piece: Record, path: str) -> Row | None:
         """The row of one message with its ``From `` line; a dead letter for text without such a line."""
         if not piece.is_whole:
             return self._dead(piece, path, too_large(piece.size_bytes, MESSAGE_BYTES_MAX))
@@ -45,7 +45,7 @@ class MboxSource(MailSource, RecordSource):
             piece, path, "no 'From ' line before the text: it is not an mbox, or continues an earlier message"
         )
 
-    def _dead(self, piece: Piece, path: str, reason: str) -> Row:
+    def _dead(self, piece: Record, path: str, reason: str) -> Row:
         digest = digest_of(piece.content)
         return Row(path_text(path), piece.offset, digest, self.options.topic, error=reason, raw=piece.content)
 

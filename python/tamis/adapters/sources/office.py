@@ -45,13 +45,13 @@ class OfficeSource(WholeFileSource):
         self._reader = OfficeReader(options.timeout_s)
 
     def check(self) -> None:
-        """As `Source.check`, and that the package is there."""
+        """Implement `Source.check`, and that the package is there."""
         super().check()
         if importlib.util.find_spec("kreuzberg") is None:
             raise AdapterError("documents need the package kreuzberg: pip install 'tamis[office]'")
 
     def read(self, part: Slice) -> Iterator[Row]:
-        """As `Source.read`."""
+        """Implement `Source.read`."""
         try:
             yield from super().read(part)
         finally:

@@ -22,7 +22,7 @@ from tamis.errors import AdapterError
 READ_BYTES: Final = 1 << 20
 
 COPY_S: Final = 60.0
-"""How long a file that begins with what was read of another waits: it is probably the copy of a rotation."""
+"""The time for which a file waits that begins as another that was read: it is probably the copy of a rotation."""
 
 _ACTIVE_NS: Final = 3_600_000_000_000
 _TICK_NS: Final = 2_000_000_000
@@ -33,7 +33,7 @@ Progress = dict[str, list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Record:
     """The bytes of one message in a file.
 
     Attributes:
@@ -85,14 +85,17 @@ class RecordSource(FileSource):
         self._searched: dict[str, int] = {}  # path -> when its folder had changed, when other names were looked for
 
     @abstractmethod
-    def row(self, piece: Piece, path: str) -> Row | None:
+    def row(self, piece: Record, path: str) -> Row | None:
         """The row of a message; None if there are only empty lines."""
 
     def latest(
         self, start: Offset, limit: int | None, *, ceiling: Offset | None = None, settled: bool = False
     ) -> Offset:
-        """As `Source.latest`. Cost: as `Folders`, two system calls per file of what it listed and per file that changed
-        within an hour, and with a limit a search through what is new."""
+        """Implement `Source.latest`.
+
+        Cost: as `Folders`; two system calls per listed file and per file that changed within an hour; with a limit, a
+        search through what is new.
+        """
         self.check()
         progress = progress_of(start)
         bounds = None if ceiling is None else progress_of(ceiling)
@@ -129,7 +132,7 @@ class RecordSource(FileSource):
         return start if progress == progress_of(start) else offset_of(progress)
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """As `Source.plan`: slices of equal size, one for each core."""
+        """Implement `Source.plan`: slices of equal size, one for each core."""
         before = progress_of(start)
         ranges: list[Range] = []
         lost: list[Range] = []
@@ -147,7 +150,7 @@ class RecordSource(FileSource):
         return [*_slices(ranges, slice_bytes(total), self.separator), *(Slice((piece,)) for piece in lost)]
 
     def _checked_range(self, path: str, begin: int, place: Place) -> Range:
-        """What is to be read of a file; with a problem if it was removed or replaced since it was seen."""
+        """Return the part of a file to read, with a problem if it was removed or replaced since it was seen."""
         try:
             with _open_marked(path, place):
                 return Range(path, begin, place.position, mark=(place.position, place.mark))
@@ -157,7 +160,7 @@ class RecordSource(FileSource):
             return Range(path, begin, place.position, f"bytes {begin:,} to {place.position:,} are lost: {error}")
 
     def read(self, part: Slice) -> Iterator[Row]:
-        """As `Source.read`. Memory: one message, at most 64 MiB."""
+        """Implement `Source.read`. Memory: one message, at most 64 MiB."""
         for piece_range in part.ranges:
             if piece_range.problem is not None:
                 yield self._lost(piece_range)
@@ -240,7 +243,7 @@ class RecordSource(FileSource):
             return True
 
     def _found(self, path: str, place: Place, new: dict[str, list[str]], is_free: Callable[[str], bool]) -> str | None:
-        """Where the file is that was at `path`; None if it is not found."""
+        """Return the present path of the file that was at `path`; None if it is not found."""
         if not os.path.lexists(path):  # its successor is not there yet: only what would be read as new is looked at
             beside = (other for other in new.get(base_of(path), ()) if is_free(other))
             return next((other for other in beside if place.begins(other)), None)
@@ -301,7 +304,7 @@ class RecordSource(FileSource):
         return abs(age) >= self.settle_s  # a time in the future says nothing about the age
 
 
-def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MESSAGE_BYTES_MAX) -> Iterator[Piece]:
+def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MESSAGE_BYTES_MAX) -> Iterator[Record]:
     """The messages of a range, in order.
 
     Args:
@@ -322,7 +325,7 @@ def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MES
     while True:
         while (index := buffer.find(separator, searched)) >= 0:
             size = dropped + index + 1 - cursor
-            yield Piece(begin, kept or buffer[cursor : index + 1], size)
+            yield Record(begin, kept or buffer[cursor : index + 1], size)
             begin, kept, dropped = begin + size, b"", 0
             cursor = searched = index + 1
         if not left:
@@ -338,7 +341,7 @@ def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MES
         left -= len(chunk)
         buffer += chunk
     if cursor < len(buffer):
-        yield Piece(begin, kept or buffer[cursor:], dropped + len(buffer) - cursor)
+        yield Record(begin, kept or buffer[cursor:], dropped + len(buffer) - cursor)
 
 
 def last_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int:
@@ -433,7 +436,7 @@ def _folder(path: str) -> str:
 
 
 def _missed(path: str, last: str, *known: Collection[str]) -> list[str]:
-    """The files that were at `path` after the file that is now at `last`, while nobody looked."""
+    """Return the files that were at `path` after the file that is now at `last`, between two looks."""
     return [
         one for one in turns(path) if not any(one in some for some in known) and changed_ns(one) >= changed_ns(last)
     ]

@@ -21,7 +21,7 @@ _TURN = re.compile(rf"(?:{_NUMBER}|\.old)$|{_NUMBER}(?=\.[A-Za-z]+$)")
 
 
 class Place(NamedTuple):
-    """How far a file was read.
+    """The progress of reading a file.
 
     Attributes:
         position: all messages before this byte have been read.
@@ -38,7 +38,7 @@ class Place(NamedTuple):
     begin: int | None = None
 
     def plain(self) -> list[Any]:
-        """What the checkpoint keeps."""
+        """Return the form for the checkpoint."""
         found = list(self)
         while found[-1] is None:
             found.pop()
@@ -59,7 +59,7 @@ class Place(NamedTuple):
             return mark_of(file, self.position) == self.mark
 
     def begins(self, path: str) -> bool:
-        """As `is_in`; False, too, if the file cannot be read."""
+        """Return whether it is in; False, too, if the file cannot be read."""
         with suppress(AdapterError):
             return self.is_in(path)
         return False

@@ -70,7 +70,7 @@ class Source(ABC):
     poll_interval_ms: ClassVar[int] = 1_000
     """The default time between two looks for new messages."""
     unit: ClassVar[str] = "bytes"
-    """What `behind` counts."""
+    """The unit of `behind`."""
     type: ClassVar[str]
     """The type of the adapter in pipeline.toml; with ``tamis.`` before it, the format in Spark."""
 
@@ -107,7 +107,7 @@ class Source(ABC):
             yield from self.read(part)
 
     def behind(self, start: Offset) -> int:
-        """How much there is that comes after `start`, in `unit`. It changes nothing, and asks no server.
+        """Return how much comes after `start`, in `unit`. It changes nothing, and asks no server.
 
         Raises:
             AdapterError: it cannot be read.

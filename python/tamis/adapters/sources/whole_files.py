@@ -34,7 +34,7 @@ _Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """What a listing of a folder has that comes after `mark`: (ctime, name) and size of each file, in order."""
+    """Return what a listing of a folder has after `mark`: (ctime, name) and size of each file, in order."""
 
     listing: Listing
     mark: _Key
@@ -61,7 +61,7 @@ class WholeFileSource(FileSource):
     def latest(
         self, start: Offset, limit: int | None, *, ceiling: Offset | None = None, settled: bool = False
     ) -> Offset:
-        """As `Source.latest`, with the oldest files first. Cost: as `Folders`, and 2 µs per file of what it listed."""
+        """Implement `Source.latest`, oldest files first. Cost: as `Folders`, and 2 µs per listed file."""
         self.check()
         progress = progress_of(start)
         bounds = None if ceiling is None else progress_of(ceiling)
@@ -92,7 +92,7 @@ class WholeFileSource(FileSource):
         return offset_of({folder: last for folder, last in progress.items() if os.path.isdir(folder)})  # noqa: PTH112
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """As `Source.plan`, without files that were changed or removed since; a changed one is read later."""
+        """Implement `Source.plan`, without files that were changed or removed since; a changed one is read later."""
         before, after = progress_of(start), progress_of(end)
         files = list(self._between(before, after))
         total = sum(file.end + _OPEN_BYTES for file in files)
@@ -104,7 +104,7 @@ class WholeFileSource(FileSource):
         return [*_slices(files, slice_bytes(total)), *problems]
 
     def read(self, part: Slice) -> Iterator[Row]:
-        """As `Source.read`; a file that cannot be read becomes a dead letter, and the others are read."""
+        """Implement `Source.read`; a file that cannot be read becomes a dead letter, and the others are read."""
         for piece in part.ranges:
             if piece.problem is not None:
                 digest = digest_of(piece.problem.encode("utf-8", "replace"))
@@ -145,7 +145,7 @@ class WholeFileSource(FileSource):
                     yield Range(path, 0, size_bytes)
 
     def _since(self, folder: str, listing: Listing, mark: _Key) -> _News:
-        """What is in a folder after `mark`, and perhaps a part of what comes before."""
+        """Return what is in a folder after `mark`, and perhaps a part of what comes before."""
         known = self._news.get(folder)
         if known is not None and known.listing is listing and known.mark <= mark:
             return known

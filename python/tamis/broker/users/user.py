@@ -16,7 +16,7 @@ ROLES = ("administrator", "monitoring", "management")
 
 @dataclass(frozen=True)
 class Permission:
-    """Which names a user may configure, write to and read from: anchored regular expressions; "" permits none."""
+    """The names that a user may configure, write to and read from: anchored regular expressions; "" permits none."""
 
     configure: str = ""
     write: str = ""
@@ -25,7 +25,7 @@ class Permission:
 
 @dataclass(frozen=True)
 class TopicPermission:
-    """Which routing keys of a topic exchange a user may publish with and bind queues with."""
+    """The routing keys of a topic exchange that a user may publish with and bind queues with."""
 
     write: str = ""
     read: str = ""

@@ -5,6 +5,7 @@ The fields of a JSON body are properties under ``body.``."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +25,8 @@ BEHIND_COUNT_MAX = 100_000
 """Maximum number of messages of an exchange that wait in the broker; then the oldest ones are dropped."""
 ALL_KEYS = "#"
 NOT_FOUND = 404
+AGE = re.compile(r"[0-9]{1,9}[YMDhms]")
+"""Years, months, days, hours, minutes or seconds, as the broker reads them."""
 _KEY_GIVEN = "a topic exchange reads * and # in the key, a direct exchange compares it; others ignore it"
 _ALL_KEYS_ASKED = "this shows all of a topic or fanout exchange; of a direct exchange only what --key names"
 
@@ -39,7 +42,11 @@ def tail(
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="START", help="In a stream: next (default), first, last, an offset or a time."),
+        typer.Option(
+            "--from",
+            metavar="START",
+            help="In a stream: next (default), first, last, an offset, a time, or an age: 90m.",
+        ),
     ] = None,
     count: CountOption = None,
     timeout: TimeoutOption = None,
@@ -105,12 +112,14 @@ def _stream_offset(text: str | None) -> str | int | datetime | None:
         return text
     if text.isascii() and text.isdigit() and int(text) < 2**63:
         return int(text)
+    if AGE.fullmatch(text):
+        return text
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
-            f"--from: expected next, first, last, an offset or a time, not '{text}'\n"
-            "  for example --from 120 or --from 2026-01-31T12:00"
+            f"--from: expected next, first, last, an offset, a time or an age, not '{text}'\n"
+            "  for example --from 120, --from 2026-01-31T12:00 or --from 90m"
         ) from None
     return when.astimezone(UTC)
 

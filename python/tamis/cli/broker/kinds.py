@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,10 @@ from tamis.cli.amqp.tail import tail
 from tamis.cli.broker.control_link import ask, rows
 from tamis.cli.exit_codes import NOTHING, OK
 from tamis.cli.options import DEFAULT_URL, JsonOption, UrlOption
+
+if TYPE_CHECKING:
+    from tamis.client import ReceivedMessage
+    from tamis.client.message import Body
 
 MAILBOX_PREFIX, SERVICE_PREFIX = "amq.mailbox.", "amq.service."
 
@@ -31,12 +35,25 @@ QUEUE: Sequence[Column] = (("WAITING", "ready"), ("BYTES", "ready_bytes"), ("REA
 
 @stream.command("list")
 def list_streams(data: DataOption = None, as_json: JsonOption = False) -> int:
-    """List the streams: how many messages they keep, and how many readers they have.
+    """List the streams: the messages that they keep, their readers, and how far behind the slowest of them is.
 
     Exit code: 0 when there is one, 1 when there is none, 2 on an error.
     """
-    columns = (("MESSAGES", "ready"), ("READERS", "consumers"), ("LOG", "log"))
-    return _show(_queues(data, lambda row: row["type"] == "stream"), "", columns, as_json)
+    lags: dict[tuple[str, str], int] = {}
+    for reader in rows(data, "consumers"):
+        if reader["lag"] is not None:
+            of = (reader["vhost"], reader["queue"])
+            lags[of] = max(lags.get(of, 0), reader["lag"])
+    streams = _queues(data, lambda row: row["type"] == "stream")
+    found = ({**row, "lag": lags.get((row["vhost"], row["name"]), 0)} for row in streams)
+    columns = (
+        ("MESSAGES", "ready"),
+        ("BYTES", "ready_bytes"),
+        ("READERS", "consumers"),
+        ("LAG", "lag"),
+        ("LOG", "log"),
+    )
+    return _show(found, "", columns, as_json)
 
 
 @stream.command("info")
@@ -99,15 +116,16 @@ def list_mailboxes(data: DataOption = None, as_json: JsonOption = False) -> int:
 @mailbox.command("send")
 def send(
     address: Annotated[str, typer.Argument(help="Whose mailbox.")],
-    body: Annotated[str, typer.Argument(help="The message.")],
+    body: Annotated[list[str], typer.Argument(help="The message; several arguments are the parts of one body.")],
     identity: Annotated[str | None, typer.Option("--as", help="Your identity, which the receiver sees.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds to wait for room; default: no limit.", min=0)] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Send a message; it is stored when the command ends. While the mailbox is full, it waits."""
     from tamis.client import blocking
 
     with blocking.connect(url, identity=identity) as client:
-        client.mailbox(address).send(body.encode())
+        client.mailbox(address).send(_body(body), timeout_s=timeout)
 
 
 @mailbox.command("read")
@@ -116,14 +134,16 @@ def read(
     count: Annotated[int, typer.Option(help="How many messages to wait for.", min=1)] = 1,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Take messages from a mailbox, and print them: one JSON object per line."""
+    """Take messages from a mailbox, and print them: one JSON object per line.
+
+    It has the sender, which the broker has checked, the body, its parts if there are several, and the headers.
+    """
     from tamis.client import blocking
 
     with blocking.connect(url, identity=identity) as client:
         messages = client.mailbox().messages(credit=1)
         for number, message in enumerate(messages, 1):
-            body = message.body.decode("utf-8", "replace")
-            output.data_json({"sender": message.sender, "body": body, **message.headers})
+            output.data_json(_shown(message))
             client.ack(message)
             if number == count:
                 return
@@ -142,7 +162,7 @@ def list_services(data: DataOption = None, as_json: JsonOption = False) -> int:
 @service.command("request")
 def request(
     name: Annotated[str, typer.Argument(help="The service.")],
-    body: Annotated[str, typer.Argument(help="The request.")],
+    body: Annotated[list[str], typer.Argument(help="The request; several arguments are the parts of one body.")],
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the reply.", min=0)] = 60.0,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
@@ -150,8 +170,21 @@ def request(
     from tamis.client import blocking
 
     with blocking.connect(url) as client:
-        reply = client.service(name).request(body.encode(), timeout_s=timeout)
+        reply = client.service(name).request(_body(body), timeout_s=timeout)
         output.data(reply.body.decode("utf-8", "replace"))
+
+
+def _body(parts: Sequence[str]) -> Body:
+    encoded = [part.encode() for part in parts]
+    return encoded if len(encoded) > 1 else encoded[0]
+
+
+def _shown(message: ReceivedMessage) -> dict[str, Any]:
+    """Return a message for people; its headers are apart, for their sender chooses the names."""
+    parts = [part.decode("utf-8", "replace") for part in message.parts]
+    body = message.body.decode("utf-8", "replace")
+    several = {"parts": parts} if len(parts) > 1 else {}
+    return {"sender": message.sender, "body": body, **several, "headers": dict(message.headers)}
 
 
 def _queues(data: Path | None, is_wanted: Callable[[dict[str, Any]], bool]) -> Iterator[dict[str, Any]]:

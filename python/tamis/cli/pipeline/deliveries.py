@@ -16,7 +16,7 @@ from tamis.errors import TamisError
 app = typer.Typer(help="List, show and retry deliveries: each notification on each way out.", no_args_is_help=True)
 
 
-class State(StrEnum):
+class DeliveryState(StrEnum):
     """The state of a delivery."""
 
     PENDING = "pending"
@@ -29,7 +29,7 @@ NameOption = Annotated[str | None, typer.Option("--delivery", help="Only of this
 
 @app.command("list")
 def list_(
-    state: Annotated[State | None, typer.Option(help="Only of this state.")] = None,
+    state: Annotated[DeliveryState | None, typer.Option(help="Only of this state.")] = None,
     delivery: NameOption = None,
     query: QueryOption = None,
     limit: LimitOption = 100,

@@ -26,7 +26,7 @@ def list_(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) ->
 
     loaded, rows = PipelineConfig.load(config), []
     with Store.open(loaded.store_path) as store:
-        for owner in loaded.owners:
+        for owner in loaded.people:
             for recipient in owner.to:
                 address = address_of(recipient)
                 at, unwanted = store.address_confirmed_at(address), sorted(store.unsubscribed_keys(address))
@@ -60,9 +60,9 @@ def confirm(
     from tamis.store import Store
 
     loaded = PipelineConfig.load(config)
-    owner = next((it for it in loaded.owners if it.name == name), None)
+    owner = next((it for it in loaded.people if it.name == name), None)
     if owner is None:
-        known = ", ".join(it.name for it in loaded.owners) or "none"
+        known = ", ".join(it.name for it in loaded.people) or "none"
         raise ConfigError(f"{loaded.path}: no [[owner]] is named '{name}'; there are: {known}")
     if loaded.unsubscribe is None:
         raise ConfigError(f"{loaded.path}: confirming needs [unsubscribe], which answers the links")

@@ -258,7 +258,7 @@ def _shown(match: dict[str, Any]) -> str:
 
 
 def _place(match: dict[str, Any]) -> str:
-    """Where a message stands, for people."""
+    """Return the place of a message, for people."""
     file = [str(match["file"])] if "file" in match else []
     numbers = [f"{name} {match[name]:,}" for name in ("line", "offset", "byte") if match.get(name)]
     return ", ".join(file + numbers)

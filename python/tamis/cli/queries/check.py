@@ -77,7 +77,7 @@ def _is_file(path: Path, target: str) -> bool:
         return False
     try:
         if path.is_dir():
-            raise TamisError(f"{target}: a folder, where a file or a query was expected")
+            raise TamisError(f"{target}: expected a file or a query, not a folder")
         if path.exists():
             return True
     except (OSError, ValueError):  # a long query is not a possible file name

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Tally:
+class MatchTally:
     """The counts of one call.
 
     Attributes:
@@ -80,7 +80,7 @@ def match(
     from tamis.cli.queries.load import load_engine
 
     engine, _ = load_engine(queries, hierarchy, only_active=True)
-    began, tally, names = perf_counter(), Tally(), NameHints(engine.names())
+    began, tally, names = perf_counter(), MatchTally(), NameHints(engine.names())
     _check_errors(errors)
     with open_messages(messages, MessageForm(topic, topic_field, body_field), kind) as read:
         for match_ in _matches(engine, read, tally, names, errors):
@@ -102,7 +102,7 @@ def _check_errors(errors: str | None) -> None:
 
 
 def _matches(
-    engine: Engine, messages: Iterable[InputMessage], tally: Tally, names: NameHints, errors: str | None
+    engine: Engine, messages: Iterable[InputMessage], tally: MatchTally, names: NameHints, errors: str | None
 ) -> Iterable[dict[str, Any]]:
     """Yield what `match` prints, and count it in `tally`."""
     bad = BadMessages()
@@ -127,11 +127,11 @@ def _matches(
             yield {**place, "keys": keys, "message": message.properties}
 
 
-def _summary(tally: Tally) -> dict[str, Any]:
+def _summary(tally: MatchTally) -> dict[str, Any]:
     return {"read": tally.read, "matched": tally.matched, "bad": tally.bad, "keys": dict(tally.by_key.most_common())}
 
 
-def _summarise(tally: Tally, queries: int, seconds: float, as_json: bool) -> None:
+def _summarise(tally: MatchTally, queries: int, seconds: float, as_json: bool) -> None:
     """Print the summary on stderr."""
     if as_json:
         output.note(output.to_json({**_summary(tally), "queries": queries, "seconds": round(seconds, 6)}))

@@ -17,7 +17,7 @@ from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, 
 from yarl import URL
 
 from tamis.config.deliveries import AmqpDelivery
-from tamis.notify.channels.channel import ChannelError, ChannelTimeoutError, Sent
+from tamis.notify.channels.channel import ChannelError, ChannelLostError, ChannelTimeoutError, Sent
 from tamis.notify.channels.interruptible import ServerChannel
 from tamis.notify.channels.jsonl import as_json
 from tamis.store import DueDelivery
@@ -56,12 +56,11 @@ class AmqpChannel(ServerChannel):
         """Publish a message for each, and wait until the broker has confirmed or refused all of them.
 
         Raises:
-            ChannelTimeoutError: the broker took longer than `timeout_s`.
-            ChannelError: the broker has closed the connection or the channel.
+            ChannelLostError: the broker has closed the connection or the channel, or took longer than `timeout_s`.
         """
-        sent = Sent()
-        self._run(self._publish_all(due, sent))
-        return sent
+        outcomes: dict[int, str | None] = {}
+        self._run(self._publish_all(due, outcomes))
+        return Sent({number: reason for number, reason in outcomes.items() if reason is not None})
 
     async def _connect(self) -> None:
         config = self._config
@@ -86,22 +85,33 @@ class AmqpChannel(ServerChannel):
         except (aio_pika.exceptions.AMQPError, OSError, RuntimeError) as error:
             raise ChannelError(f"{self._server}: {' '.join(str(error).split()) or type(error).__name__}") from error
 
-    async def _publish_all(self, due: Sequence[DueDelivery], sent: Sent) -> None:
-        await self._within("confirms", asyncio.gather(*(self._publish(delivery, sent) for delivery in due)))
+    async def _publish_all(self, due: Sequence[DueDelivery], outcomes: dict[int, str | None]) -> None:
+        publishing = [asyncio.ensure_future(self._publish(delivery, outcomes)) for delivery in due]
+        try:
+            await self._within("confirms", asyncio.gather(*publishing))
+        except ChannelError as error:
+            for one in publishing:
+                one.cancel()
+            await asyncio.gather(*publishing, return_exceptions=True)
+            raise ChannelLostError(str(error), outcomes) from error
 
-    async def _publish(self, delivery: DueDelivery, sent: Sent) -> None:
+    async def _publish(self, delivery: DueDelivery, outcomes: dict[int, str | None]) -> None:
+        """Publish one, and put into `outcomes` why it was not; None if it was confirmed."""
+        outcomes[delivery.delivery_id] = await self._outcome(delivery)
+
+    async def _outcome(self, delivery: DueDelivery) -> str | None:
         assert self._exchange is not None, "open comes first"  # noqa: S101 - for the type checker
         try:
             message, key = self._message(delivery), self._routing_key(delivery)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
-            sent.failures[delivery.delivery_id] = f"cannot be published: {error}"
-            return
+            return f"cannot be published: {error}"
         try:
             await self._exchange.publish(message, key, mandatory=True)
         except aio_pika.exceptions.PublishError:
-            sent.failures[delivery.delivery_id] = f"no queue takes it: {self._about(key)}"
+            return f"no queue takes it: {self._about(key)}"
         except aio_pika.exceptions.DeliveryError:
-            sent.failures[delivery.delivery_id] = f"the broker refused it: {self._about(key)}"
+            return f"the broker refused it: {self._about(key)}"
+        return None
 
     def _message(self, delivery: DueDelivery) -> aio_pika.Message:
         record = delivery.notification

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -24,8 +24,20 @@ class ChannelError(TamisError):
         self.wait_s = wait_s
 
 
-class ChannelTimeoutError(ChannelError):
-    """The channel did not answer in time. The cause may be the channel or the notification."""
+class ChannelLostError(ChannelError):
+    """The connection was lost over what was handed over. The cause may be the channel or one of the notifications.
+
+    Attributes:
+        settled: the outcome for those that have one, by delivery id; the others have none.
+    """
+
+    def __init__(self, reason: str, settled: Mapping[int, str | None] | None = None) -> None:
+        super().__init__(reason)
+        self.settled = dict(settled or {})
+
+
+class ChannelTimeoutError(ChannelLostError):
+    """The channel did not answer in time."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +82,7 @@ class Channel(Protocol):
         """Hand these over, in this order.
 
         Raises:
+            ChannelLostError: the connection was lost meanwhile; those without an outcome are put aside.
             ChannelError: the channel failed; none of them counts as tried.
         """
 

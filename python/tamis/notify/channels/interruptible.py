@@ -50,7 +50,7 @@ class InterruptibleLoop:
 
 
 class ServerChannel:
-    """What the channels that talk to a server share: an event loop from `open` to `close`."""
+    """The common part of channels that talk to a server: an event loop from `open` to `close`."""
 
     _loop: InterruptibleLoop | None = None
 

@@ -132,7 +132,7 @@ class SmtpChannel(ServerChannel):
                 _judge(it.delivery_id, {**first.recipients, **accepted}, replies, sent)
 
     async def _hand_over_all(self, recipients: Sequence[str], mail: Mail) -> Replies:
-        """As `_hand_over`, with each recipient's copy. What fails after a first copy puts off those that have none."""
+        """Hand over each recipient's copy. An error after a first copy puts off those that have none."""
         if not mail.copies:
             return await self._hand_over(recipients, mail.content) if recipients else {}
         contents = {address_of(recipient): content for recipient, content in mail.copies.items()}

@@ -18,7 +18,7 @@ import httpx2
 
 from tamis.config.deliveries import WebhookDelivery
 from tamis.config.owners import OwnerConfig
-from tamis.notify.channels.channel import ChannelError, ChannelTimeoutError, Sent
+from tamis.notify.channels.channel import ChannelError, ChannelLostError, ChannelTimeoutError, Sent
 from tamis.notify.channels.interruptible import InterruptibleLoop, ServerChannel
 from tamis.notify.channels.jsonl import as_json
 from tamis.notify.wording import Recipient, webhook_body
@@ -69,7 +69,7 @@ class WebhookChannel(ServerChannel):
         """Post a request for each.
 
         Raises:
-            ChannelTimeoutError: the server took longer than `timeout_s` over one of them.
+            ChannelLostError: the server hung up, or took longer than `timeout_s`, over one of them.
             ChannelError: the server cannot be reached, or asks to be left alone for a while.
         """
         sent = Sent()
@@ -95,7 +95,8 @@ class WebhookChannel(ServerChannel):
         except (TimeoutError, httpx2.TimeoutException) as error:
             raise ChannelTimeoutError(f"{url}: no answer within {seconds:g} s") from error
         except (httpx2.HTTPError, OSError) as error:
-            raise ChannelError(f"{url}: {' '.join(str(error).split()) or type(error).__name__}") from error
+            kind = ChannelError if isinstance(error, httpx2.ConnectError) else ChannelLostError
+            raise kind(f"{url}: {' '.join(str(error).split()) or type(error).__name__}") from error
         if status in _BUSY:
             raise ChannelError(f"{url}: {said}", wait_s)
         if note is not None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class BddNode:
     """Asks `predicate`, whose position in the order is `variable`, and has an edge for each answer."""
 
     variable: int
@@ -40,7 +40,7 @@ class Node:
     if_unknown: Diagram
 
 
-Diagram: TypeAlias = Node | bool
+Diagram: TypeAlias = BddNode | bool
 
 
 class _TooManySteps(Exception):  # noqa: N818 - a way out of a recursion, never an error that anybody sees
@@ -70,7 +70,7 @@ class Bdd(QueryMatcher):
         self._next_variable = 0
         self._live_count = 0  # nodes, when they were last swept
         self._removed_count = 0  # queries, since then
-        self._nodes: dict[tuple[int, Diagram, Diagram, Diagram], Node] = {}
+        self._nodes: dict[tuple[int, Diagram, Diagram, Diagram], BddNode] = {}
         self._aside: set[int] = set()
 
     @property
@@ -122,7 +122,7 @@ class Bdd(QueryMatcher):
             return if_true
         variable = self._variables[predicate]
         return self._nodes.setdefault(
-            (variable, if_true, if_false, if_unknown), Node(variable, predicate, if_true, if_false, if_unknown)
+            (variable, if_true, if_false, if_unknown), BddNode(variable, predicate, if_true, if_false, if_unknown)
         )
 
     def _join(self, a: Diagram, b: Diagram, deciding: bool, done: dict[tuple[Diagram, Diagram], Diagram]) -> Diagram:
@@ -142,11 +142,11 @@ class Bdd(QueryMatcher):
 
     def _sweep(self) -> None:
         """Drop the nodes and variables that no query needs."""
-        live: set[Node] = set()
+        live: set[BddNode] = set()
         pending = list(self._roots.values())
         while pending:
             node = pending.pop()
-            if isinstance(node, Node) and node not in live:
+            if isinstance(node, BddNode) and node not in live:
                 live.add(node)
                 pending += [node.if_true, node.if_false, node.if_unknown]
         asked = {node.variable for node in live}
@@ -156,22 +156,22 @@ class Bdd(QueryMatcher):
 
     def _find(self, message: Message) -> Iterator[int]:
         answers: dict[int, bool | None] = {}
-        known: dict[Node, bool] = {}
+        known: dict[BddNode, bool] = {}
         for number, root in self._roots.items():
             if _walk(root, message, answers, known):
                 yield number
         yield from (number for number in self._aside if message.truth(self._queries[number]))
 
 
-def _edges(node: Node, variable: int) -> tuple[Diagram, Diagram, Diagram]:
+def _edges(node: BddNode, variable: int) -> tuple[Diagram, Diagram, Diagram]:
     """The edges of `node` for each answer to `variable`; the node itself if it asks a later variable."""
     return (node.if_true, node.if_false, node.if_unknown) if node.variable == variable else (node, node, node)
 
 
-def _walk(node: Diagram, message: Message, answers: dict[int, bool | None], known: dict[Node, bool]) -> bool:
+def _walk(node: Diagram, message: Message, answers: dict[int, bool | None], known: dict[BddNode, bool]) -> bool:
     """Follow the answers from `node` to an end. `known` has the end of each node that was passed."""
-    passed: list[Node] = []
-    while isinstance(node, Node):
+    passed: list[BddNode] = []
+    while isinstance(node, BddNode):
         if node in known:
             node = known[node]
             break

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     pass
 
 LEAF_MAX = 4
-"""How many conjunctions a leaf holds before it is divided: few, so that small examples show a tree."""
+"""The maximum number of conjunctions of a leaf before it is divided: few, so that small examples show a tree."""
 
 
 @dataclass(eq=False)

@@ -46,7 +46,7 @@ class Conjunction:
 
     @cached_property
     def bounds(self) -> dict[str, tuple[Point, Point]]:
-        """Where properties must have a value. Of two tests of one property the first counts: in a list, another
+        """The value that each property must have. Of two tests of one property the first counts: in a list, another
         element may be what makes the second true."""
         by_name: dict[str, tuple[Point, Point]] = {}
         for literal in self.literals:

@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructT
 from tamis.errors import TamisError
 
 Asked = Callable[[Iterable[str]], tuple[list[str], bool, bool]]
-"""As `tamis.Engine.asked`."""
+"""The result of `tamis.Engine.asked`."""
 
 _PARTS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "topic": ((StringType,), "a string"),

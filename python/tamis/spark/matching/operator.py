@@ -19,7 +19,7 @@ from tamis.errors import TamisError
 from tamis.name_hints import did_you_mean
 from tamis.query.hierarchy import Parents
 from tamis.spark.matching.columns import message_columns
-from tamis.spark.matching.rules import Rules
+from tamis.spark.matching.rules import RuleSet
 from tamis.spark.matching.worker import Errors
 
 _EXPLAINED = (
@@ -66,7 +66,7 @@ def match(
     Cost: at most 1.3 times an Arrow UDF of the same signature that returns a constant, with 10,000 queries.
     """
     check_errors(errors)
-    rules = Rules.of(queries, hierarchies)
+    rules = RuleSet.of(queries, hierarchies)
     returned = returned_type(ids, errors)
 
     def add_matched(frame: DataFrame) -> DataFrame:
@@ -105,7 +105,7 @@ def explain(
 
     Cost: about 30 µs per row; for looking at a sample, not for every row of a large table.
     """
-    rules = Rules.of(queries, hierarchies)
+    rules = RuleSet.of(queries, hierarchies)
     if key not in rules.engine:
         raise TamisError(f"no query has the key '{key}'{did_you_mean(key, map(str, rules.engine.all_keys()))}")
 

@@ -26,14 +26,14 @@ SNAPSHOT_SUFFIX = ".tamis"
 """The suffix of snapshot files; any other file is read as a file of queries."""
 
 
-class Rules(NamedTuple):
+class RuleSet(NamedTuple):
     """Queries as they were when they were given: an engine, and a file with the same for workers."""
 
     engine: Engine
     path: Path
 
     @classmethod
-    def of(cls, queries: Any, hierarchies: Mapping[str, Parents] | None = None) -> Rules:
+    def of(cls, queries: Any, hierarchies: Mapping[str, Parents] | None = None) -> RuleSet:
         """The queries of a file, a snapshot, an engine, or anything that `tamis.query.rules.compile_rules` takes.
 
         Queries of a file that are paused or expired are left out.

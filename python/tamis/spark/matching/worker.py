@@ -85,7 +85,7 @@ def match_rows(
 
 
 def match_message(path: str, message: pa.Array, *, ids: bool = False, errors: Errors = "raise") -> pa.Array:
-    """As `match_rows`, for messages in one column: a struct of all parts, or what is allowed for ``properties``."""
+    """Match messages in one column: a struct of all parts, or what is allowed for ``properties``."""
     if not pa.types.is_struct(message.type) or {field.name for field in message.type} == {"value", "metadata"}:
         return match_rows(path, ["properties"], [message], ids=ids, errors=errors)
     names = [field.name for field in message.type]
@@ -163,7 +163,7 @@ def _known_keys(_engine: Engine) -> dict[int, str]:
 
 
 def _signed(ids: pa.ListArray) -> pa.ListArray:
-    """The same bytes as int64, since Spark has no unsigned numbers; ids count from 0 and never reach 2^63."""
+    """Return the ids as int64, since Spark has no unsigned numbers; ids count from 0 and never reach 2^63."""
     return _with_values(ids, ids.values.view(pa.int64()))
 
 

@@ -29,7 +29,7 @@ TABLES = {
 """Name -> schema of each table."""
 
 RETURNED = pa.schema([*COUNTED, ("path", pa.string()), ("size", pa.int64())])
-"""What a task returns: what was counted, and of each file its table, its number of rows, its path and its size."""
+"""The result of a task: its counts, and of each file its table, its number of rows, its path and its size."""
 
 _ROWS = 100  # Arrow's rows that are Python's at a time
 _GROUP_ROWS = 100_000
@@ -47,7 +47,7 @@ def write_rows(
         folder: of the tables, the same on every machine.
         source: the adapter's name.
         stream: of the batch.
-        batch_id: likewise.
+        batch_id: the number of the batch.
     """
     rows = _Rows(path, Path(folder), {"source": source, "stream": stream, "batch_id": batch_id})
     for batch in batches:

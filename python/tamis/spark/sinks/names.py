@@ -13,7 +13,7 @@ import pyarrow as pa
 from tamis.spark.matching.worker import open_engine
 
 COUNTED = pa.schema([("kind", pa.string()), ("key", pa.string()), ("count", pa.int64())])
-"""What a task returns: the number of messages that ``matched`` or are ``dead``, and of matches of each ``query``."""
+"""The result of a task: the number of messages that ``matched`` or are ``dead``, and of matches of each ``query``."""
 
 
 class NamedQuery:
@@ -62,13 +62,13 @@ class NamedQueries(Generic[Q]):
 
 
 def named(row: dict[str, Any], source: str) -> str:
-    """How the names of a message's notifications end: its identity if it has one, else where it was found."""
+    """Return the end of the names of a message's notifications: its identity if it has one, else its place."""
     place = (source, row["partition"], row["offset"], row["digest"])
     return json.dumps(place if row["identity"] is None else (row["identity"],), separators=(",", ":"))[1:]
 
 
 def counted(matched: int, dead: int, by_key: Counter[str]) -> pa.RecordBatch:
-    """What a task has counted, as `COUNTED`."""
+    """Return the counts of a task, as `COUNTED`."""
     kinds = ["matched", "dead", *("query" for _ in by_key)]
     counts = [matched, dead, *by_key.values()]
     columns = [pa.array(kinds), pa.array([None, None, *by_key], pa.string()), pa.array(counts, pa.int64())]
@@ -76,7 +76,7 @@ def counted(matched: int, dead: int, by_key: Counter[str]) -> pa.RecordBatch:
 
 
 def summed(rows: Iterable[dict[str, Any]]) -> tuple[Counter[str], Counter[str]]:
-    """What all tasks have counted: by kind, and by key of a query."""
+    """Return the counts of all tasks: by kind, and by key of a query."""
     totals, by_query = Counter[str](), Counter[str]()
     for row in rows:
         if row["kind"] == "query":

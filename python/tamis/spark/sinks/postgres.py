@@ -14,7 +14,7 @@ from tamis.spark.matching.operator import in_worker
 from tamis.spark.sinks.names import summed
 from tamis.spark.sinks.sink import Batch, Matching, Written
 from tamis.spark.snapshots import Snapshot
-from tamis.store import Store
+from tamis.store import BatchCounts, Store
 from tamis.store.staging import Staging
 
 _TRIES = 3
@@ -39,7 +39,8 @@ class PostgresSink:
             except (PySparkException, StoreLostError) as error:
                 if isinstance(error, PySparkException) and _LOST not in str(error):
                     raise
-                _log.warning("%s: the server was lost while a batch was written (try %d)", self._store.path, attempt)
+                reason = str(error) if isinstance(error, StoreError) else f"{self._store.path}: a task lost the server"
+                _log.warning("%s; the batch is written again (try %d)", reason, attempt)
                 lost = error
             finally:
                 self._drop(staging)
@@ -58,13 +59,9 @@ class PostgresSink:
         )
         rows = matching.rows.mapInArrow(function, "kind string, key string, count bigint").toArrow().to_pylist()
         totals, by_query = summed(rows)
+        staged = BatchCounts(matching.read, totals["matched"], by_query.total(), totals["dead"])
         counts = self._store.commit_staged(
-            batch.stream,
-            batch.number,
-            staging,
-            batch.source,
-            (matching.read, totals["matched"]),
-            batch.default_deliveries,
+            batch.stream, batch.number, staging, batch.source, staged, batch.default_deliveries
         )
         return matching.written(counts, totals["dead"], by_query)
 

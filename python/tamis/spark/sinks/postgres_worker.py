@@ -88,7 +88,7 @@ class _Copy:
         self._size = 0
 
     def counted(self) -> pa.RecordBatch:
-        """What was counted, as `COUNTED`."""
+        """Return the counts, as `COUNTED`."""
         return counted(self._matched, self._dead, self._queries.by_key(self._counts))
 
     def _add_message(self, row: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Written:
-    """What became of a batch.
+    """The outcome of a batch.
 
     Attributes:
         counts: those on record.
@@ -63,7 +63,7 @@ class Written:
 
 
 class Sink(Protocol):
-    """Where the matches of batches go."""
+    """The destination of the matches of batches."""
 
     def write(self, batch: Batch, frame: DataFrame, snapshot: Snapshot) -> Written:
         """Match the rows of `frame`, write what matched, and record that the batch is done, all or nothing.
@@ -110,7 +110,7 @@ class Matching:
         return int(self._observed.get["read"])
 
     def written(self, counts: BatchCounts, dead: int, by_query: Counter[str]) -> Written:
-        """What became of the batch, with what Spark has counted; after the action."""
+        """Return the outcome of the batch, with Spark's counts; call it after the action."""
         metrics = self._observed.get
         match_us = list(metrics["match_us"] or ())
         return Written(counts, dead, by_query, match_us, int(metrics["timed"]), _told(metrics))

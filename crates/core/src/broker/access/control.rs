@@ -27,13 +27,13 @@ pub enum Resource {
 /// One question to the control plane.
 #[derive(Debug, Clone, Copy)]
 pub struct Access<'a> {
-    /// Who asks.
+    /// The user who asks.
     pub user: &'a str,
-    /// In which vhost.
+    /// The vhost of the resource.
     pub vhost: &'a str,
-    /// To do what.
+    /// The kind of access.
     pub verb: Verb,
-    /// With what kind of thing.
+    /// The kind of resource.
     pub resource: Resource,
     /// Its name.
     pub name: &'a str,

@@ -1,4 +1,4 @@
-//! Mailboxes and services: queues with an address, made when somebody needs them.
+//! Mailboxes and services: queues with an address, made on demand.
 //!
 //! A message that is published to the exchange `mailbox` or `service`, or by the name of such a queue to the default
 //! exchange, goes to the queue of its address. The queue is made on demand: by the message, by a worker that consumes, or

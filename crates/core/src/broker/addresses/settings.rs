@@ -4,7 +4,7 @@ use crate::amqp::{FieldValue, Table};
 use crate::broker::queues::policy::{Overflow, Policy};
 use crate::broker::topology::AddressKind;
 
-/// How the queues of one kind of address are made.
+/// The settings of the queues of one kind of address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressSettings {
     /// Its queues and all messages in them survive a restart.
@@ -22,9 +22,9 @@ pub struct AddressSettings {
 /// The settings of all kinds of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
-    /// Of mailboxes.
+    /// The settings of mailboxes.
     pub mailbox: AddressSettings,
-    /// Of services.
+    /// The settings of services.
     pub service: AddressSettings,
 }
 

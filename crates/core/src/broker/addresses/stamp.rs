@@ -1,4 +1,4 @@
-//! What the broker writes into a message to an address: who sent it, and where a reply goes.
+//! Writes the sender and the address for replies into a message to an address.
 
 use crate::amqp::{BasicProperties, FieldValue, PropertyFields};
 use crate::broker::parts::{JoinedParts, Parts};

@@ -31,7 +31,7 @@ pub(crate) struct Clients {
     cursor: u32,
     /// Room for deliveries that wait for their acknowledgement, of all channels and of those that are gone.
     room: DeliveryRoom,
-    /// What channels that are gone had not acknowledged.
+    /// The unacknowledged deliveries of closed channels.
     orphans: VecDeque<Orphans>,
     /// The memory of all connections' buffers, as it was last counted.
     buffer_bytes: u64,

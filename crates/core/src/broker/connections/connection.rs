@@ -70,7 +70,7 @@ pub(crate) struct Connection {
     pub publishes: bool,
     /// Whether consumers took its last message at once, so that a shortage of memory need not stop it.
     pub passes: bool,
-    /// The number of its messages that consumers took at once, less those that they did not, from 0 to 32.
+    /// A score from 0 to 32: one up for each message that consumers took at once, one down for each other.
     pub passed: u8,
     /// Whether it is in the broker's list of connections that have something to write or to say.
     pub is_dirty: bool,

@@ -81,7 +81,7 @@ pub(crate) fn whole_content(bytes: &[u8], channel: u16, frame_max: usize) -> Opt
 /// A message that arrives in several frames.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    /// What has arrived. The store keeps this buffer when the message is complete.
+    /// The bytes that have arrived. The store keeps this buffer when the message is complete.
     pub joined: JoinedParts,
     missing: usize,
     pub flags: PublishFlags,

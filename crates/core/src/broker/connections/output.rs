@@ -29,7 +29,7 @@ impl Broker {
         self.note_handed_over(slot, count)
     }
 
-    /// What [`Broker::output`] would append now, without a copy. Tell [`Broker::written`] when it is on its way.
+    /// The bytes that [`Broker::output`] would append now, without a copy. Call [`Broker::written`] when they are sent.
     #[must_use]
     pub fn pending_output(&self, id: ConnectionId) -> &[u8] {
         self.clients.find(id).map_or(&[], |slot| self.clients[slot].out.front(self.options.output_bytes_at_once))

@@ -11,7 +11,7 @@ const METHOD_STEPS: u32 = 16;
 
 /// The time of a step, about.
 pub(crate) const STEP_NS: u64 = 250;
-/// The steps after which somebody looks how long they have really taken.
+/// The number of steps between two readings of the stopwatch.
 const MEASURED_STEPS: u32 = 64;
 /// The turns that fit into a round: all calls between two of [`Broker::work`](crate::broker::Broker::work).
 const TURNS_A_ROUND: u32 = 2;
@@ -29,15 +29,15 @@ pub(crate) struct Turn {
     allowance: u32,
     /// The steps of this turn at which somebody looks at the stopwatch next.
     next_look: u32,
-    /// What a turn has when the round has room for it.
+    /// The budget of a turn, if the round has room for it.
     budget: u32,
-    /// What was left of the round when this turn began: beyond it, turns are short.
+    /// The round's budget that was left when this turn began. If it is used up, turns are short.
     round: u32,
-    /// What is left of the round for readers of streams.
+    /// The round's budget that is left for readers of streams.
     readers: u32,
     /// The caller's time in microseconds, by which steps that take long count more.
     stopwatch: Option<fn() -> Micros>,
-    /// What the stopwatch showed in this turn when somebody looked last, and the steps until then.
+    /// The last reading of the stopwatch in this turn, and the number of steps until then.
     looked: Option<(Micros, u32)>,
     pub(super) resting: VecDeque<Handle<ConnectionSlot>>,
     /// The method that was carried out last.

@@ -207,7 +207,7 @@ impl Broker {
         self.requeue_returned(deliveries);
     }
 
-    /// The same, for deliveries that take no credit any more.
+    /// Settle deliveries that no longer take credit.
     fn requeue_returned(&mut self, mut deliveries: Vec<Delivery>) {
         deliveries.sort_by_key(|delivery| delivery.queue.id);
         for group in deliveries.chunk_by(|a, b| a.queue == b.queue) {

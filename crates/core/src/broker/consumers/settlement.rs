@@ -1,4 +1,4 @@
-//! How a client settles deliveries: by acknowledging, rejecting or requeueing them.
+//! The ways in which a client settles deliveries: it acknowledges, rejects or requeues them.
 
 /// A way to settle a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -204,8 +204,8 @@ impl Broker {
         if it.no_wait { Ok(()) } else { self.reply(channel, QueuePurgeOk { message_count }.into()) }
     }
 
-    /// Drop all that is ready in a queue. Returns how many entries that were. The answer waits until nothing of it can come
-    /// back, if the queue is durable: also what a purge shortly before has dropped.
+    /// Drop all ready entries of a queue, and return their number. If the queue is durable, the answer waits until none can
+    /// come back, nor any that a purge shortly before has dropped.
     fn purge(&mut self, queue: QueueId) -> u32 {
         let is_durable = self.queues[queue].durable_id.is_some();
         let count = self.queues.drain(queue, is_durable);

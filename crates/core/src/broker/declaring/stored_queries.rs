@@ -1,4 +1,4 @@
-//! What bindings follow: the queries of the store that they name, and the hierarchies of attributes.
+//! Keeps bindings up to date with the store: the queries that they name, and the hierarchies of attributes.
 
 use hashbrown::HashMap;
 

@@ -10,7 +10,7 @@ use crate::broker::errors::error;
 use crate::broker::ids::Handle;
 use crate::broker::topology::{DefinitionKey, QueueId};
 
-/// What is left of deleted durable queues.
+/// Deleted durable queues whose entries are still on disk.
 #[derive(Default)]
 pub(super) struct DeletedQueues {
     /// The definition whose entries unacknowledged deliveries settle, and their number.

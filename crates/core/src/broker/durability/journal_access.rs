@@ -242,7 +242,7 @@ impl Durability {
         journal.durable.message(parts.content(), queues, wall_us, time_to_live)
     }
 
-    /// The same for a message for which there is room by [`Durability::reserve`].
+    /// Record a message for which [`Durability::reserve`] has made room.
     ///
     /// # Errors
     /// Nothing is written any more.

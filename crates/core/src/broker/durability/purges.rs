@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-/// How far the purges of durable queues are.
+/// The progress of the purges of durable queues.
 #[derive(Debug, Default)]
 pub(super) struct Purges {
     begun: u64,

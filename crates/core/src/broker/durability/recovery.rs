@@ -66,7 +66,7 @@ pub enum StorageError {
     Journal(OpenError),
     /// A definition is of a later version, or none at all.
     Definition(String),
-    /// What an earlier process left of entries on disk cannot be removed, for this reason.
+    /// Entries that an earlier process moved to disk cannot be removed, for this reason.
     Spill(String),
     /// The log of this stream cannot be opened, for this reason.
     Stream(String, OpenError),

@@ -45,7 +45,7 @@ pub enum Event {
     },
     /// Entries of queues cannot be moved to disk now: they stay in memory, and publishers wait when it is full.
     SpillFailed {
-        /// What the disk said.
+        /// The error that the disk reported.
         reason: String,
     },
     /// Something was declared or bound that is accepted, and can hardly be meant as it is written.
@@ -54,7 +54,7 @@ pub enum Event {
         connection: ConnectionId,
         /// The queue or binding.
         subject: String,
-        /// What is to be known of it.
+        /// The text for the log.
         reason: String,
     },
     /// A message could not be read back from the journal and is lost.

@@ -29,7 +29,7 @@ pub struct MemoryUse {
     pub unfinished: u64,
     /// Dead letters on their way.
     pub letters: u64,
-    /// What waits to be written to connections, and what was read from them and waits.
+    /// The bytes that wait to be written to connections, and those that were read and wait.
     pub buffers: u64,
     /// Connections, channels and consumers.
     pub connections: u64,
@@ -38,7 +38,7 @@ pub struct MemoryUse {
     /// Records of the journal: the places of live ones, those that wait to be written, and the index of the current segment;
     /// and records of streams that live readers have yet to get.
     pub journal: u64,
-    /// What the process has besides all that, beyond what is tolerated: see [`Broker::note_process_memory`].
+    /// The memory of the process that nothing counts, above the tolerated amount: see [`Broker::note_process_memory`].
     pub uncounted: u64,
 }
 

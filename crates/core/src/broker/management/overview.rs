@@ -63,7 +63,7 @@ pub struct QueueOverview {
     pub ready: usize,
     /// The directory of its log, when it is a stream.
     pub log: Option<std::path::PathBuf>,
-    /// Bytes of the messages that wait.
+    /// Bytes of the messages that wait; of a stream, those of its log's records (0 without history).
     pub ready_bytes: u64,
     /// Entries that were delivered and not acknowledged.
     pub unacknowledged: u32,
@@ -96,7 +96,7 @@ pub struct ConsumerOverview {
     pub prefetch_count: u16,
     /// Its deliveries that are not acknowledged.
     pub unacknowledged: u32,
-    /// Where it is in its stream, if it reads one.
+    /// Its offset in the stream, if it reads one.
     pub progress: Option<ReaderProgress>,
 }
 
@@ -198,7 +198,10 @@ impl Broker {
                     .as_ref()
                     .map_or(queue.ready().len(), |stream| self.streams.length(stream.log) as usize),
                 log: queue.stream.as_ref().map(|stream| stream.dir.clone()),
-                ready_bytes: queue.ready_bytes(),
+                ready_bytes: queue
+                    .stream
+                    .as_ref()
+                    .map_or(queue.ready_bytes(), |stream| self.streams.size_bytes(stream.log)),
                 unacknowledged: queue.unacknowledged,
                 consumers: queue.consumers.len(),
                 published: queue.published,

@@ -182,7 +182,7 @@ mod tests {
         assert!(told(&mut confirms, 9).is_none() && confirms.refused.is_empty());
     }
 
-    /// What a client believes that trusts the last word about each number, as Go's does.
+    /// The answers as a client sees them that keeps the last answer to each number, as Go's does.
     #[test]
     fn every_message_is_told_once_and_right_whatever_the_order() {
         for pattern in rounds(0u32..1 << 10) {

@@ -71,7 +71,7 @@ impl Publishing {
         &mut self.route_scratch
     }
 
-    /// What matching the last message has taken.
+    /// The time that matching the last message has taken.
     pub fn reading(&self) -> Reading {
         self.route_scratch.reading()
     }

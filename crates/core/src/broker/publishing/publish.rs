@@ -28,7 +28,7 @@ const FREE_NS_MAX: u64 = 50_000;
 /// The maximum number of queues of a remembered route. A larger one costs little to look up, compared with its queues.
 const MEMO_QUEUES_MAX: usize = 64;
 
-/// What the properties of a message ask of queues.
+/// The properties of a message that queues obey.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     pub is_persistent: bool,
@@ -431,7 +431,7 @@ impl Broker {
         self.save_within(parts, takers, time_to_live_ms, Durability::save)
     }
 
-    /// The same for a message of a transaction, for which room was reserved.
+    /// Record a message of a transaction, for which room was reserved.
     pub(super) fn save_in_reservation(
         &mut self,
         parts: &Parts<'_>,

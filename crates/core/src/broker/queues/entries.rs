@@ -305,7 +305,7 @@ mod tests {
         (entry.position, entry.expires, entry.message.index(), entry.redelivered)
     }
 
-    /// The same entries as the map, in its order, and with the memory that is counted.
+    /// The entries are those of the map, in its order, and their memory is counted.
     fn check(entries: &Entries, expected: &BTreeMap<u64, QueueEntry>, store: &ChunkStore) {
         let all = entries.to_vec(store);
         assert!(all.iter().map(key).eq(expected.values().map(key)));

@@ -1,4 +1,4 @@
-//! Messages at rest: each is kept once, however many queues hold it, and goes when the last of them lets go.
+//! Stores each message once, until no queue refers to it.
 //!
 //! There is one allocation per message: the exchange's name and the routing key as they stood in basic.publish (they are
 //! copied into basic.deliver as they are), then the properties, then the body. Counting references by hand, in a slab,
@@ -20,7 +20,7 @@ const READ_BACK_STEPS: u32 = 16;
 /// The bytes of a message that are copied in a step.
 const BYTES_PER_STEP: u32 = 2048;
 
-/// Where a message is kept besides memory.
+/// The place of a message on disk, if it has one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// Nowhere.
@@ -288,7 +288,7 @@ impl MessageStore {
         self.resident_bytes + self.spare.size_bytes()
     }
 
-    /// What is left of a message that is gone.
+    /// The slot of a removed message.
     #[cfg(test)]
     pub fn spare_bytes(&self) -> u64 {
         self.spare.size_bytes()

@@ -39,7 +39,7 @@ pub(crate) struct Policy {
     pub kind: QueueKind,
     pub length_max: Option<u64>,
     pub bytes_max: Option<u64>,
-    /// What happens when a message does not fit.
+    /// The action for a message that does not fit.
     pub overflow: Overflow,
     /// The time that a consumer has to settle a delivery.
     pub consumer_timeout_ms: Option<u64>,
@@ -51,7 +51,7 @@ pub(crate) struct Policy {
     /// A stream's retention by age.
     pub age_max_s: Option<u64>,
     pub segment_bytes: Option<u64>,
-    /// What it is the queue of, if it has an address. Such a queue expires only while it is empty.
+    /// The kind of its address, if it has one. Such a queue expires only while it is empty.
     pub address: Option<AddressKind>,
 }
 

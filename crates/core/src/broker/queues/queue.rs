@@ -231,7 +231,7 @@ impl Queue {
         }
     }
 
-    /// The same of a message that was published at `time_us` on the wall clock: its time goes on while the broker is
+    /// The expiry of a message that was published at `time_us` on the wall clock. Its time also runs while the broker is
     /// stopped.
     pub fn recovered_expiry(&self, clock: Clock, time_us: i64, own_ms: Option<u64>) -> Micros {
         let age = clock.wall_us().saturating_sub(time_us).max(0) as u64;

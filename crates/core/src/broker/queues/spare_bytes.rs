@@ -9,7 +9,7 @@ const BYTES_MIN: usize = 512 * 1024;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SpareBytes {
     bytes: Vec<u8>,
-    /// Whether it lay here at the last [`SpareBytes::age`].
+    /// Whether it was unused at the last [`SpareBytes::age`].
     is_old: bool,
 }
 

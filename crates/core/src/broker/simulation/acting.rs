@@ -1,4 +1,4 @@
-//! What a client does: it publishes in all ways, consumes, fetches, settles and commits.
+//! The actions of a client: it publishes in all ways, consumes, fetches, settles and commits.
 
 use crate::amqp::method::{
     BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish, BasicQos, TxCommit, TxRollback,

@@ -91,7 +91,7 @@ fn a_seed_always_does_the_same() {
     assert_eq!(steps(7), steps(7));
 }
 
-/// How a fault is caught, by the first seed that does.
+/// The first seed that catches a fault, and how.
 fn caught(faults: Faults) -> String {
     for seed in 1..=CONTROL_SEEDS {
         if let Err(violation) = run::run(seed, faults) {

@@ -133,6 +133,11 @@ impl Streams {
         self.logs.get(&id).map(StreamLog::synced)
     }
 
+    /// The bytes that the records of a stream take on disk; 0 without history.
+    pub fn size_bytes(&self, id: LogId) -> u64 {
+        self.log(id).map_or(0, Log::size_bytes)
+    }
+
     /// The number of messages that a stream has.
     pub fn length(&self, id: LogId) -> u64 {
         self.logs

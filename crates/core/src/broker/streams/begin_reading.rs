@@ -76,7 +76,7 @@ impl Broker {
         ConsumerFilter::parse(arguments, &mut |key| permissions.stored_query(key), self.topology.hierarchies())
     }
 
-    /// Where a consumer begins to read: where its reader was, or where its arguments say.
+    /// The offset from which a consumer reads: its reader's, or that of its arguments.
     ///
     /// # Errors
     /// 406: the offset is none, or its time has passed in a stream without history.

@@ -55,7 +55,7 @@ impl Broker {
         }
     }
 
-    /// Where a named reader resumes; None where it has not been before.
+    /// The offset at which a named reader resumes; None for a new one.
     pub(super) fn offset_of(&self, queue: QueueId, name: &str) -> Option<Sequence> {
         self.queues[queue].stream.as_ref()?.offsets.get(name)?.next
     }

@@ -3,7 +3,7 @@
 use crate::broker::Broker;
 use crate::broker::consumers::consumer::Consumer;
 
-/// Where a reader is in its stream.
+/// The progress of a reader in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderProgress {
     /// It is at the end, and gets messages from memory.
@@ -21,7 +21,7 @@ pub(crate) struct ReaderCounts {
 }
 
 impl Broker {
-    /// Where a consumer is in its stream; None if it reads none.
+    /// The progress of a consumer in its stream; None if it reads none.
     pub(crate) fn progress_of(&self, consumer: &Consumer) -> Option<ReaderProgress> {
         let reader = consumer.reader.as_ref()?;
         let stream = self.queues.get(consumer.queue)?.stream.as_ref()?;

@@ -19,7 +19,7 @@ pub(crate) struct ReaderOffset {
     pub(super) is_read: bool,
 }
 
-/// What a consumer that is a named reader has not acknowledged.
+/// The unacknowledged deliveries of a consumer that is a named reader.
 #[derive(Debug)]
 pub(crate) struct NamedReader {
     pub(super) name: Box<str>,
@@ -36,7 +36,7 @@ pub struct ReaderOverview {
     pub name: String,
     /// The number that it reads next.
     pub next: u64,
-    /// How many messages are from there to the end of the stream.
+    /// The number of messages from there to the end of the stream.
     pub lag: u64,
     /// Whether a consumer reads under this name now.
     pub is_reading: bool,

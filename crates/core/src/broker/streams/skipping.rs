@@ -9,7 +9,7 @@ use crate::broker::topology::ConsumerFilter;
 /// The number of messages that are read where there is no summary, before one is looked for again.
 const LOOK_AGAIN_AFTER: u64 = 4096;
 
-/// What a reader knows about the messages ahead of it.
+/// The summaries of the messages ahead of a reader.
 #[derive(Debug)]
 pub(crate) struct Skipping {
     condition: RunCondition,
@@ -19,7 +19,7 @@ pub(crate) struct Skipping {
     room: Vec<u8>,
 }
 
-/// What a reader does next.
+/// The next step of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// It reads the message at its position.

@@ -19,7 +19,7 @@ pub(crate) struct Stream {
     pub dir: PathBuf,
     /// Readers that have read everything, and wait for more.
     pub(super) waiting: Vec<ConsumerSlot>,
-    /// How far the log was synced when these readers were last woken.
+    /// The synced end of the log when these readers were last woken.
     pub(super) woken: Sequence,
     /// Readers that are at the end; None before the first one, and while they are served.
     pub(super) live: Option<Box<LiveReaders>>,
@@ -41,9 +41,9 @@ impl Stream {
 pub(crate) struct StreamReader {
     pub(super) cursor: Cursor,
     pub(super) filter: Option<ConsumerFilter>,
-    /// What it knows about messages that it need not read; None when it has to read all.
+    /// The summaries by which it skips messages; None if it has to read all.
     pub(super) skipping: Option<Box<Skipping>>,
-    /// What it has not acknowledged, if the broker keeps its offset.
+    /// Its unacknowledged deliveries, if the broker keeps its offset.
     pub(super) named: Option<Box<NamedReader>>,
     pub(super) missed: u64,
     /// Whether it gets what comes from memory.

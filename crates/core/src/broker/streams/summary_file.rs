@@ -49,7 +49,7 @@ pub(crate) struct SummaryFile {
     runs: Vec<Run>,
 }
 
-/// What a summary says of its run.
+/// The content of the summary of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The messages up to this number must be read.
@@ -91,7 +91,7 @@ impl SummaryFile {
         (u32::from_le_bytes(*checksum) == expected).then_some(Self { file, runs })
     }
 
-    /// What the summary of the run that has this number says.
+    /// The summary of the run that has this number.
     pub fn look(&self, sequence: Sequence, condition: &RunCondition, room: &mut Vec<u8>) -> Verdict {
         let index = self.runs.partition_point(|run| run.last < sequence);
         let Some(run) = self.runs.get(index).filter(|run| run.first <= sequence) else { return Verdict::Damaged };

@@ -379,7 +379,7 @@ fn run(keeps_history: bool, seed: u64, faults: Faults) -> Result<(u64, usize), S
     Ok((world.delivered, world.seen_live))
 }
 
-/// How a fault is caught, by the first seed that does.
+/// The first seed that catches a fault, and how.
 fn caught(faults: Faults) -> String {
     (1..PROGRAMS).find_map(|seed| run(true, seed, faults).err()).expect("a fault that nothing notices")
 }

@@ -1,6 +1,6 @@
 //! The kinds of addresses: mailboxes and services, whose queues are made on demand and named after the address.
 
-/// What an address is of. Each kind has a predeclared exchange in every vhost, whose routing keys are addresses.
+/// The kind of an address. Each kind has a predeclared exchange in every vhost, whose routing keys are addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AddressKind {
     /// Messages for one client, which reads them under its identity.
@@ -22,7 +22,7 @@ impl AddressKind {
         }
     }
 
-    /// What the names of its queues begin with. Clients cannot declare such names.
+    /// The prefix of its queues' names. Clients cannot declare such names.
     #[must_use]
     pub fn prefix(self) -> &'static str {
         match self {

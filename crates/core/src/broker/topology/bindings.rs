@@ -99,7 +99,7 @@ impl Topology {
         Ok(condition)
     }
 
-    /// What can hardly be meant in the query that was bound last, a line each; a condition that is bound again has none.
+    /// The warnings about the query that was bound last, one per line; a condition that is bound again has none.
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }

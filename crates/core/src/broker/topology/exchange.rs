@@ -101,7 +101,7 @@ impl CompiledCondition {
     }
 }
 
-/// What the engine of an exchange is made with, when its first query comes.
+/// The settings of the engine of an exchange, which is made for its first query.
 pub(super) struct EngineOrigin {
     /// The number of the scratch buffer for matching that it uses.
     pub room: usize,

@@ -30,7 +30,7 @@ impl Topology {
         (!self.is_recovering).then_some(&*self.hierarchies)
     }
 
-    /// What the next engine is made with.
+    /// The settings of the next engine.
     pub(super) fn engine_origin(&self) -> EngineOrigin {
         EngineOrigin { room: self.engine_count, hierarchies: Arc::clone(&self.hierarchies) }
     }

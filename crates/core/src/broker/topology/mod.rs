@@ -139,7 +139,7 @@ pub struct Topology {
     /// The memory of all conditions, without their queries.
     condition_bytes: usize,
     changes: Vec<TopologyChange>,
-    /// What can hardly be meant in the query that was bound last, until the caller takes it.
+    /// The warnings about the query that was bound last, until the caller takes them.
     warnings: Vec<String>,
     /// True during recovery: nothing is recorded again, and no exchange is deleted automatically.
     is_recovering: bool,

@@ -41,7 +41,7 @@ pub struct RouteScratch {
 }
 
 impl RouteScratch {
-    /// What matching the last message has taken, and the limits that it met.
+    /// The cost of matching the last message, and the limits that it met.
     #[must_use]
     pub fn reading(&self) -> Reading {
         self.reading
@@ -122,7 +122,7 @@ impl Topology {
         self.route_to(vhost, message, Self::public_exchange, scratch, queues)
     }
 
-    /// The same for a message of the broker itself, which may go to an internal exchange.
+    /// Route a message of the broker itself, which may go to an internal exchange.
     ///
     /// # Errors
     /// 404 for the exchange.

@@ -48,7 +48,7 @@ pub struct UnreadableRow {
     pub row: usize,
     /// The column in which it is wrong.
     pub column: String,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 
@@ -72,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// As [`Self::match_batch`], but rows that cannot be read are listed, and the others are matched.
+    /// Match a batch as [`Self::match_batch`] does, but list the rows that cannot be read, and match the others.
     ///
     /// # Errors
     /// A column of a type that no property can have; more than 2^31 matches; a damaged snapshot.

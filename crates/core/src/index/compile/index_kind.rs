@@ -1,4 +1,4 @@
-//! What finds the candidates for a query: the table of values, the boxes of ranges, the summaries, or nothing.
+//! The part of the index that finds the candidates for a query: the table of values, boxes, summaries, or none.
 
 use crate::index::clause::AccessKey;
 
@@ -7,7 +7,8 @@ use super::clauses::Clauses;
 use super::grouping::{Grouping, QueryGroup};
 use super::interner::Interner;
 
-/// What finds the candidates for a query. From the most selective on: an OR counts under the last of its branches.
+/// The part of the index that finds the candidates for a query, the most selective first. An OR counts under the last of its
+/// branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IndexKind {
     /// The automaton of topic patterns.
@@ -45,7 +46,7 @@ impl IndexKind {
         }
     }
 
-    /// What finds the `clauses` of a branch in `group`.
+    /// The part of the index that finds the `clauses` of a branch in `group`.
     fn of(group: &QueryGroup, clauses: &Clauses, interner: &Interner) -> Self {
         match group.key {
             Some(AccessKey::Symbol(symbol)) if interner.origin(interner.attribute_of(symbol)).is_of_text() => {

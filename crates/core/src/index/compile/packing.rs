@@ -40,7 +40,7 @@ struct PackedRange {
 /// Something with ranges, to be ordered.
 #[derive(Debug)]
 pub struct Packed<T> {
-    /// What it is.
+    /// The item.
     pub item: T,
     intervals: SmallVec<[PackedRange; 2]>,
 }
@@ -59,7 +59,7 @@ impl<T> Packed<T> {
         Self { item, intervals }
     }
 
-    /// What it demands of `dimension`: a class of intervals, and where among these it stands.
+    /// The interval that it demands in `dimension`: its class, and its position among those of the class.
     fn key(&self, dimension: Dimension) -> (Class, f64) {
         let Some(PackedRange { low, high, .. }) = self.interval(dimension) else { return (Class::Unbounded, 0.0) };
         match (low.is_finite(), high.is_finite()) {
@@ -161,8 +161,8 @@ fn pack_piece<T>(queries: &mut [Packed<T>], distributions: &[Distribution]) {
     }
 }
 
-/// Where to cut queries, given the number of each class: between the classes, and each bounded one in two. Pieces are whole
-/// multiples of `unit`, and of blocks where they are large.
+/// The positions at which queries are cut, from the number of each class: between classes, and in the middle of bounded ones.
+/// Pieces are whole multiples of `unit`, and of blocks where they are large.
 fn cuts(counts: [usize; 4], unit: usize) -> [usize; 7] {
     let mut cuts = [0; 7];
     let mut end = 0;

@@ -1,4 +1,4 @@
-//! Takes a sample of a sequence: one item of each few in a row, not always the same of them.
+//! Samples a sequence: one item of every `step`, at a varying position.
 //!
 //! Every tenth item of a sequence whose items alternate is always of the same kind, and says nothing about the others.
 

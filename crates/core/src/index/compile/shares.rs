@@ -18,7 +18,7 @@ pub struct SampleCounts {
     pub queries: u32,
 }
 
-/// How often sampled queries ask about an attribute.
+/// The number of sampled queries that ask about an attribute.
 #[derive(Debug, Default)]
 pub struct AttributeSample {
     /// Queries that ask about it at all.
@@ -27,7 +27,7 @@ pub struct AttributeSample {
     pub demands: u32,
 }
 
-/// How often sampled queries demand a symbol, and what is known of it beforehand.
+/// The number of sampled queries that demand a symbol, and its share if that is known.
 pub struct SymbolSample {
     /// Queries that demand it.
     pub demands: u32,

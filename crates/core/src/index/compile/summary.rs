@@ -118,7 +118,7 @@ fn flip(summary: &mut [u64], leaves: &[LeafId]) {
 pub struct Summaries {
     /// The number of words of a summary.
     words: usize,
-    /// Whole summaries, one after the other.
+    /// The complete summaries, one after the other.
     pub whole: Vec<u64>,
     /// Rare ones: the number of leaves in which the summary differs from that of values which no query names, and these
     /// leaves.

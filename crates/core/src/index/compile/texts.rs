@@ -11,7 +11,7 @@ use crate::text::needles::Anchor;
 use super::clauses::Clauses;
 use super::interner::Interner;
 
-/// Of a needle with more bytes than this a part is looked for, and the query is evaluated.
+/// The maximum number of bytes of a needle. Of a longer one a part is searched, and the query is evaluated.
 const NEEDLE_BYTES_MAX: usize = 255;
 
 impl Clauses {

@@ -99,7 +99,7 @@ impl SnapshotHeader {
         }
         let page = file.get(..HEADER_BYTES).ok_or_else(|| cut(HEADER_BYTES, file.len()))?;
         if word_of(&page[CHECKSUM_OFFSET..]) != u64::from(crc32c::crc32c(&page[..CHECKSUM_OFFSET])) {
-            return Err("is damaged: the checksum of its header does not fit".to_owned());
+            return Err("is damaged: its header's checksum does not match".to_owned());
         }
         let expected = word_of(&page[16..24]);
         if expected != file.len() as u64 {

@@ -33,7 +33,7 @@ impl<'a, const SIZE: usize> LazyItems<'a, SIZE> {
         Some(items)
     }
 
-    /// The same, not checked: bytes to prefetch.
+    /// The bytes to prefetch, not checked.
     #[inline(always)]
     pub fn unchecked(&self, range: Range<usize>) -> Option<&'a [[u8; SIZE]]> {
         self.items.get(range)

@@ -71,7 +71,7 @@ impl<'a> Candidates<'a> {
         Some(())
     }
 
-    /// Who subscribes to the queries.
+    /// The subscribers of the queries.
     #[inline(always)]
     pub fn subscribers(&self) -> Option<LeafSubscribers<'a>> {
         let (first_position, start) = halves(word(self.words, 2)?);

@@ -21,7 +21,7 @@ const GUARDS_MAX: usize = 4;
 #[derive(Debug)]
 struct Guard {
     name: PropertyName,
-    /// The same for all guards of a tail with this name, and no other.
+    /// The number of the name: equal for all guards of a tail with this name.
     slot: usize,
     /// Its index among the operands of the query's AND; 0 if it is the whole query.
     operand: usize,
@@ -76,7 +76,7 @@ impl Guards {
     }
 }
 
-/// What has to be true for `expr` to be.
+/// The conditions that are true whenever `expr` is.
 fn operands(expr: &Expr) -> &[Expr] {
     match expr {
         Expr::And(operands) => operands,

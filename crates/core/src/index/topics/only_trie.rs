@@ -13,9 +13,9 @@ use super::plan::TopicSources;
 /// The trie that says all that a version knows of any topic.
 #[derive(Clone, Copy)]
 pub enum OnlyTrie<'a> {
-    /// That of the segment with this index.
+    /// The trie of the segment with this index.
     Segment(usize, &'a Segment),
-    /// That of its small parts.
+    /// The combined trie of the small segments.
     Combined(&'a CombinedTrie),
 }
 

@@ -1,4 +1,4 @@
-//! How a version looks up topics: decided once per version, so that a match does not ask its segments.
+//! Decides once per version how topics are looked up, so that a match need not ask its segments.
 
 use std::sync::Arc;
 

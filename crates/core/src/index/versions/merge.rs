@@ -81,12 +81,12 @@ fn cascade<'a>(
     due
 }
 
-/// How often [`FANOUT`] segments of one size have to become one for a segment of `positions` subscriptions.
+/// The number of merges of [`FANOUT`] segments that lead to a segment of `positions` subscriptions.
 fn tier(positions: usize) -> u32 {
     (positions / TAIL_MAX).max(1).ilog2() / FANOUT.ilog2()
 }
 
-/// How much work it is to build one segment of `segments`.
+/// The work of building one segment from `segments`.
 pub fn weight(segments: &[Arc<Segment>]) -> usize {
     segments.iter().map(|segment| weight_of(segment)).sum()
 }

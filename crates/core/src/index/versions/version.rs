@@ -37,7 +37,7 @@ pub struct Version {
     pub tail: Arc<Tail>,
     /// The number of subscriptions of the tail that belong to this version.
     pub tail_length: usize,
-    /// How much work it is to index these.
+    /// The work of indexing these.
     pub tail_weight: usize,
     /// The parts of a message that these ask for, removed ones included.
     pub tail_asked: Arc<AskedParts>,

@@ -97,7 +97,7 @@ impl ExistingLog {
         Ok((has_records && self.directory.open(last)?.is_unfinished()).then_some(last))
     }
 
-    /// What is missing, in words.
+    /// The missing files, in words.
     pub fn losses(&self, listing: &Listing) -> io::Result<Vec<String>> {
         let mut losses = Vec::new();
         if self.mark.is_none() {

@@ -158,7 +158,7 @@ impl CommitQueue {
     }
 
     fn run(&self) {
-        let _guard = Guard(self);
+        let _guard = PanicReport(self);
         loop {
             let mut state = self.lock();
             while state.waiting.is_empty() && state.errands.is_empty() && !state.is_stopping {
@@ -233,9 +233,9 @@ fn add_once(logs: &mut Vec<Arc<SharedLog>>, log: Arc<SharedLog>) {
 }
 
 /// Reports a panic of the thread: publishers would otherwise wait for ever.
-struct Guard<'a>(&'a CommitQueue);
+struct PanicReport<'a>(&'a CommitQueue);
 
-impl Drop for Guard<'_> {
+impl Drop for PanicReport<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.fail("the journal's thread has panicked".to_owned());

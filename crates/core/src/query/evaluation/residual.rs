@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// How often an expensive predicate is asked by `evaluate`, then by `is_true` of another message.
+    /// The number of calls of an expensive predicate by `evaluate`, then by `is_true` of another message.
     fn calls(make: impl Fn(Expr) -> Expr) -> (u64, u64) {
         let properties = properties();
         let (expr, opaque) = expensive(1, 10.0);

@@ -1,4 +1,4 @@
-//! What a message must have for a query to be true of it: a summary of many messages may show that none of them does.
+//! The necessary conditions of a query: a summary of many messages may show that none of them fulfils one.
 //!
 //! Sound, not complete: a message that satisfies a query has what is necessary, and others may have it too.
 
@@ -14,12 +14,12 @@ use crate::query::expr::{Predicate, Reference};
 /// The maximum number of values of which one is sought; of a longer list only the presence of a value is.
 const VALUES_MAX: usize = 64;
 
-/// What a message must have.
+/// A necessary condition on a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Necessity {
     /// Nothing: any message may satisfy the query.
     Nothing,
-    /// What no message has.
+    /// A condition that no message fulfils.
     Impossible,
     /// A part with such a value.
     Has(Part, Sought),
@@ -38,7 +38,7 @@ pub enum Part {
     Property(std::sync::Arc<str>),
 }
 
-/// What a value, or an element of a list, must be.
+/// A condition on a value, or on an element of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sought {
     /// Anything, also null or a mapping.
@@ -54,7 +54,7 @@ pub enum Sought {
 }
 
 impl Query {
-    /// What a message must have for this query to be true of it. Sound, not complete; bounded time.
+    /// The necessary condition for this query to be true of a message. Sound, not complete; bounded time.
     #[must_use]
     pub fn necessity(&self) -> Necessity {
         of_form(&Form::of(self.expr(), &mut Budget(STEPS_MAX)))
@@ -124,7 +124,8 @@ fn in_region(reference: &Reference, region: &Region<'_>) -> Necessity {
     }
 }
 
-/// That a part has such a value; nothing where a name may reach several properties, and of what is there always.
+/// The condition that a part has such a value. There is none if a name may reach several properties, or if the part is always
+/// present.
 fn has(reference: &Reference, sought: Sought) -> Necessity {
     match reference {
         Reference::Topic if !matches!(sought, Sought::Value(_) | Sought::Beginning(_)) => Necessity::Nothing,

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use crate::error::QueryError;
 use crate::message::Value;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference, ValueSet};
-use crate::query::language::lexer::{Cursor, Style, TokenKind, unquote, whole_number};
+use crate::query::language::lexer::{Style, TokenCursor, TokenKind, unquote, whole_number};
 use crate::query::selector::{comparison, finish};
 use crate::query::warning::WarningList;
 use crate::query::{IN_VALUES_MAX, Query};
@@ -23,7 +23,7 @@ const KEYWORDS: [&str; 5] = ["AND", "OR", "NOT", "IN", "UNDER"];
 /// The position at which parsing failed, and what was expected there.
 pub fn parse(text: &str, groupings: &[impl AsRef<str>]) -> Result<Query, QueryError> {
     let groupings = groupings.iter().map(AsRef::as_ref).collect();
-    let (cursor, warnings) = (Cursor::new(text, Style::Boolean)?, WarningList::default());
+    let (cursor, warnings) = (TokenCursor::new(text, Style::Boolean)?, WarningList::default());
     let mut parser = BooleanParser { cursor, groupings, warnings };
     let expr = parser.disjunction()?;
     match parser.cursor.token.kind {
@@ -33,7 +33,7 @@ pub fn parse(text: &str, groupings: &[impl AsRef<str>]) -> Result<Query, QueryEr
 }
 
 struct BooleanParser<'a> {
-    cursor: Cursor<'a>,
+    cursor: TokenCursor<'a>,
     /// The names whose values are groups of a hierarchy.
     groupings: HashSet<&'a str>,
     warnings: WarningList,

@@ -210,7 +210,7 @@ fn symbol(remaining: &str, first: char, style: Style) -> (TokenKind<'_>, usize) 
 
 /// A position in the text, and how much of the limits was used up on the way there.
 #[derive(Debug)]
-pub(super) struct Cursor<'a> {
+pub(super) struct TokenCursor<'a> {
     text: &'a str,
     lexer: Lexer<'a>,
     previous: Option<Token<'a>>,
@@ -221,7 +221,7 @@ pub(super) struct Cursor<'a> {
     operators: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> TokenCursor<'a> {
     /// A cursor at the start of `text`.
     pub fn new(text: &'a str, style: Style) -> Result<Self, QueryError> {
         if text.len() > TEXT_BYTES_MAX {

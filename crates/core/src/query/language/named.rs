@@ -23,7 +23,7 @@ pub const LANGUAGES: [&str; 11] = [
     "near",
 ];
 
-/// What the name of the Boolean language with groupings begins with: `boolean:group, region`.
+/// The prefix of the name of the Boolean language with groupings: `boolean:group, region`.
 const GROUPED: &str = "boolean:";
 const NO_GROUPINGS: &[&str] = &[];
 
@@ -43,10 +43,10 @@ pub fn compile(text: &str, language: &str) -> Option<Result<Query, QueryError>> 
     compile_within(text, language, COMPILED_BYTES_MAX)
 }
 
-/// The same for a query whose compiled patterns take at most `bytes_max` together, in the languages that have several.
+/// Compile a query whose compiled patterns take at most `bytes_max` together, in the languages that have several.
 ///
 /// # Errors
-/// As [`compile`].
+/// Those of [`compile`].
 #[must_use]
 pub fn compile_within(text: &str, language: &str, bytes_max: usize) -> Option<Result<Query, QueryError>> {
     Some(match language {

@@ -46,7 +46,7 @@ impl Pattern {
     /// Compiles `pattern` to a size of at most about `bytes_max`. Nothing much larger is ever allocated.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Those of [`Self::new`].
     pub fn within(pattern: &str, bytes_max: usize) -> Result<Self, String> {
         let size = bytes_max.min(Self::COMPILED_BYTES_MAX);
         let config = Regex::config()

@@ -49,7 +49,7 @@ fn whole_characters(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().map(|chunk| chunk.valid()).max_by_key(|valid| valid.len()).unwrap_or("")
 }
 
-/// How rarely one of `needles` occurs in a text by chance, in bits.
+/// The rarity of `needles` in a text, in bits: the negative logarithm of the chance that one occurs.
 fn rarity(needles: &[String]) -> usize {
     let shortest = needles.iter().map(String::len).min().unwrap_or(0);
     (shortest * BITS_PER_BYTE).saturating_sub(needles.len().ilog2() as usize)

@@ -26,7 +26,7 @@ from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.errors import AdapterError
 
 WAIT_S: Final = 0.05
-"""How long a look waits for further messages."""
+"""The time for which a look waits for further messages."""
 PREFETCH_MAX: Final = 65_535
 TIMEOUT_S: Final = 30.0
 _PROPERTIES: Final = (
@@ -77,7 +77,7 @@ class AmqpSource(LiveSource):
         self._parameters()
 
     def look(self, spool: Spool) -> bool:
-        """As `LiveSource.look`: what the broker has delivered, of at most `max_messages` that are not acknowledged."""
+        """Implement `LiveSource.look`: the delivered messages, of at most `max_messages` unacknowledged ones."""
         try:
             self._connect(spool)
             self._connection.process_data_events(time_limit=WAIT_S)
@@ -90,7 +90,7 @@ class AmqpSource(LiveSource):
         return False
 
     def look_for(self, count: int) -> Iterator[Item]:
-        """As `LiveSource.look_for`; the messages go back to the queue."""
+        """Implement `LiveSource.look_for`; the messages go back to the queue."""
         self.check()
         try:
             connection = _pika().BlockingConnection(self._parameters())
@@ -107,7 +107,7 @@ class AmqpSource(LiveSource):
         return iter(items)
 
     def processed(self, number: int) -> bool:
-        """As `LiveSource.processed`: acknowledge them; without a connection they wait, and come again."""
+        """Implement `LiveSource.processed`: acknowledge them; without a connection they wait, and come again."""
         if not self._is_connected():
             return False
         tag = None
@@ -123,7 +123,7 @@ class AmqpSource(LiveSource):
         return True
 
     def close(self) -> None:
-        """As `LiveSource.close`, with the connection; the broker keeps what is not acknowledged."""
+        """Implement `LiveSource.close`, with the connection; the broker keeps what is not acknowledged."""
         self._drop()
         super().close()
 
@@ -159,7 +159,7 @@ class AmqpSource(LiveSource):
             self.processed(last)  # all were known already
 
     def _key(self, method: Any, properties: Any, body: bytes) -> str | None:
-        """What names a message; None if it is one that waits already."""
+        """Return the name of a message; None if it waits already."""
         place = [self.options.queue, method.exchange, method.routing_key]
         if properties.message_id:
             return digest_of(json.dumps(["amqp", *place, properties.message_id]).encode())

@@ -16,7 +16,7 @@ from tamis import text_file
 from tamis.adapters.options import option
 from tamis.adapters.rows import Row, digest_of, signature_of
 from tamis.adapters.sources.live.feed_items import FEED_PROPERTIES, feed_items
-from tamis.adapters.sources.live.fetch import Bounds, Known, check_url, fetch
+from tamis.adapters.sources.live.fetch import Bounds, Validators, check_url, fetch
 from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, back_off_s, secret
 from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.adapters.xml import to_xml
@@ -72,7 +72,7 @@ class FeedSource(LiveSource):
             check_url(url, with_secret=authorization is not None)
 
     def look(self, spool: Spool) -> bool:
-        """As `LiveSource.look`: ask each feed that is due; it fails if all of them fail."""
+        """Implement `LiveSource.look`: ask each feed that is due; it fails if all of them fail."""
         urls = self._urls()
         failures = [failure for url in urls if (failure := self._look_at(spool, url, len(urls) == 1)) is not None]
         if len(failures) == len(urls):
@@ -80,13 +80,13 @@ class FeedSource(LiveSource):
         return False
 
     def look_for(self, count: int) -> Iterator[Item]:
-        """As `LiveSource.look_for`, from the first feed."""
+        """Implement `LiveSource.look_for`, from the first feed."""
         url = self._urls()[0]
-        _, content = fetch(Known(url), self._bounds(), self._authorization())
+        _, content = fetch(Validators(url), self._bounds(), self._authorization())
         yield from list(self._items(content or b"", url))[:count]
 
     def row_of(self, item: Item, topic: str) -> Row:
-        """As `LiveSource.row_of`."""
+        """Implement `LiveSource.row_of`."""
         members = json.loads(item.content)
         body = members.pop("body")
         times = {name: members[name] and datetime.fromisoformat(members[name]) for name in ("date", "updated")}
@@ -101,7 +101,7 @@ class FeedSource(LiveSource):
         if not is_only and self._clock() < state["until"]:
             return LookError(state["reason"])
         try:
-            known, content = fetch(Known(*state["known"]), self._bounds(), self._authorization())
+            known, content = fetch(Validators(*state["known"]), self._bounds(), self._authorization())
             items = [] if content is None else list(self._items(content, known.url))
         except LookError as error:
             if not is_only:

@@ -25,8 +25,8 @@ _REDIRECTS_MAX: Final = 10
 _AGENT: Final = "tamis (feed reader)"
 
 
-class Known(NamedTuple):
-    """What is known of a document from an earlier answer.
+class Validators(NamedTuple):
+    """The validators of a document from an earlier answer.
 
     Attributes:
         url: where it is.
@@ -66,7 +66,7 @@ def check_url(url: str, *, with_secret: bool) -> None:
         raise AdapterError(f"url: a secret for {parts.hostname} needs https")
 
 
-def fetch(known: Known, bounds: Bounds, authorization: str | None = None) -> tuple[Known, bytes | None]:
+def fetch(known: Validators, bounds: Bounds, authorization: str | None = None) -> tuple[Validators, bytes | None]:
     """Fetch a document; what is known of it now, and its bytes, or None if it has not changed.
 
     The address changes if the server says that the document has moved for good.
@@ -95,7 +95,7 @@ def fetch(known: Known, bounds: Bounds, authorization: str | None = None) -> tup
             _refuse_error(known.url, response)
             content = _body(known.url, response, bounds.size_bytes, until)
             etag, modified = response.headers.get("ETag"), response.headers.get("Last-Modified")
-            return Known(now_at, etag, modified), content
+            return Validators(now_at, etag, modified), content
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         what = "no answer in time" if isinstance(error, httpx2.TimeoutException) else str(error) or type(error).__name__
         raise LookError(f"{known.url}: {what}") from error

@@ -93,11 +93,11 @@ class HttpSource(LiveSource):
         return self._server.port if self._server is not None else 0
 
     def is_due(self, spool: Spool) -> bool:
-        """As `LiveSource.is_due`: while nothing listens."""
+        """Implement `LiveSource.is_due`: while nothing listens."""
         return self._server is None or not self._server.is_alive()
 
     def look(self, spool: Spool) -> bool:
-        """As `LiveSource.look`: begin to listen. The messages come by themselves."""
+        """Implement `LiveSource.look`: begin to listen. The messages come by themselves."""
         self.check()
         host, port = self._address()
         tls = {"ssl_certfile": self.options.cert_file, "ssl_keyfile": self.options.key_file}
@@ -110,12 +110,12 @@ class HttpSource(LiveSource):
         return False
 
     def look_for(self, count: int) -> Iterator[Item]:
-        """As `LiveSource.look_for`: none, because messages come by themselves."""
+        """Implement `LiveSource.look_for`: none, because messages come by themselves."""
         self.check()
         return iter(())
 
     def close(self) -> None:
-        """As `LiveSource.close`, and listen no more."""
+        """Implement `LiveSource.close`, and listen no more."""
         if self._server is not None:
             self._server.stop()
         self._server = None
@@ -169,7 +169,7 @@ class HttpSource(LiveSource):
         return [Item(self._key(line, at, named), place, line, topic) for at, line in enumerate(lines)]
 
     def _key(self, line: bytes, at: int, named: str) -> str:
-        """What names a message: the sender's key and its line, else the member `id_field`, else nothing known."""
+        """Return the name of a message: the sender's key and its line, else the member `id_field`, else None."""
         try:
             members = read_object(line)
         except LineError as error:

@@ -94,11 +94,11 @@ class ImapSource(LiveSource):
         self._context()
 
     def is_due(self, spool: Spool) -> bool:
-        """As `LiveSource.is_due`, or the server has said that there is something new."""
+        """Implement `LiveSource.is_due`, or the server has said that there is something new."""
         return super().is_due(spool) or self._has_news()
 
     def look(self, spool: Spool) -> bool:
-        """As `LiveSource.look`: the new mails of each folder, of at most `max_messages`."""
+        """Implement `LiveSource.look`: the new mails of each folder, of at most `max_messages`."""
         with self._talking() as client:
             left = self.options.max_messages
             for folder in reversed(self._folders()):  # the first is selected last, to idle there
@@ -109,7 +109,7 @@ class ImapSource(LiveSource):
         return left <= 0
 
     def look_for(self, count: int) -> Iterator[Item]:
-        """As `LiveSource.look_for`: the newest mails of the first folder."""
+        """Implement `LiveSource.look_for`: the newest mails of the first folder."""
         with self._talking() as client:
             client.select_folder(self._folders()[0], readonly=True)
             uids = sorted(client.search("ALL"))[-count:]
@@ -117,7 +117,7 @@ class ImapSource(LiveSource):
         self.close()
 
     def close(self) -> None:
-        """As `LiveSource.close`, with the connection."""
+        """Implement `LiveSource.close`, with the connection."""
         super().close()
         self._drop()
 
@@ -167,8 +167,8 @@ class ImapSource(LiveSource):
             said = [b"the connection ended"]
         return any(b"EXISTS" in line or not isinstance(line, tuple) or line[0] == b"BYE" for line in said)
 
-    def _talking(self) -> _Talk:
-        return _Talk(self)
+    def _talking(self) -> _ImapTalk:
+        return _ImapTalk(self)
 
     def connected(self) -> IMAPClient:
         """The connection, logged in and not idling; a new one if the last has ended."""
@@ -236,7 +236,7 @@ class ImapSource(LiveSource):
             raise AdapterError(f"ca_file: {self.options.ca_file}: no certificates can be read: {error}") from error
 
 
-class _Talk:
+class _ImapTalk:
     """Turns what can fail while talking to a server into a `LookError`; the connection is then given up."""
 
     def __init__(self, source: ImapSource) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 CHUNK_COUNT: Final = 500
 WAIT_S: Final = 0.05
-"""How long a look waits for further messages."""
+"""The time for which a look waits for further messages."""
 LOOK_S_MAX: Final = 10.0
 """Maximum time of a look: a partition whose broker is away holds up the others no longer."""
 METADATA_S: Final = 2.0
@@ -121,7 +121,7 @@ class KafkaSource(LiveSource):
         _check_settings(self._settings("none"))
 
     def look(self, spool: Spool) -> bool:
-        """As `LiveSource.look`: what the partitions of this adapter hold now, of at most `max_messages`."""
+        """Implement `LiveSource.look`: what the partitions of this adapter hold now, of at most `max_messages`."""
         left = self.options.max_messages
         until = time.monotonic() + (self.options.timeout_s if self._assigned is None else LOOK_S_MAX)
         with self._talking():
@@ -138,7 +138,7 @@ class KafkaSource(LiveSource):
         return left <= 0
 
     def look_for(self, count: int) -> Iterator[Item]:
-        """As `LiveSource.look_for`: the newest messages; the group does not notice."""
+        """Implement `LiveSource.look_for`: the newest messages; the group does not notice."""
         self.check()
         with self._talking():
             consumer = self._consumer_of(f"tamis-test-{uuid.uuid4().hex}")
@@ -148,7 +148,7 @@ class KafkaSource(LiveSource):
                 consumer.close()
 
     def processed(self, number: int) -> bool:
-        """As `LiveSource.processed`: commit their offsets to the group."""
+        """Implement `LiveSource.processed`: commit their offsets to the group."""
         if self._consumer is None:
             return False
         positions: dict[Partition, int] = {}
@@ -158,7 +158,7 @@ class KafkaSource(LiveSource):
         return True
 
     def close(self) -> None:
-        """As `LiveSource.close`; the group gives the partitions to another member."""
+        """Implement `LiveSource.close`; the group gives the partitions to another member."""
         self.drop()
         super().close()
 
@@ -179,7 +179,7 @@ class KafkaSource(LiveSource):
         return Consumer(self._settings(group))
 
     def _metadata(self, consumer: Consumer) -> Any:
-        """What the cluster says of itself.
+        """Return the description of the cluster.
 
         Raises:
             LookError: no broker answers, for the reason that librdkafka told meanwhile.
@@ -343,8 +343,8 @@ class KafkaSource(LiveSource):
             items += [self._item(message) for message in messages if not self._is_event(message)]
         return items
 
-    def _talking(self) -> _Talk:
-        return _Talk(self)
+    def _talking(self) -> _KafkaTalk:
+        return _KafkaTalk(self)
 
     def drop(self) -> None:
         """Give up the connection; the next look makes a new one."""
@@ -410,7 +410,7 @@ class KafkaSource(LiveSource):
         }
 
 
-class _Talk:
+class _KafkaTalk:
     """Turns what can fail while talking to the brokers into a `LookError`; the connection is then given up."""
 
     def __init__(self, source: KafkaSource) -> None:

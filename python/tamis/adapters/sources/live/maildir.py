@@ -71,7 +71,7 @@ class MaildirSource(LiveSource):
         return sorted(entry.path for folder in self._folders() for entry in os.scandir(folder) if entry.is_file())
 
     def look(self, spool: Spool) -> bool:
-        """As `LiveSource.look`: the new mails of at most `max_messages`."""
+        """Implement `LiveSource.look`: the new mails of at most `max_messages`."""
         left = self.options.max_messages
         is_first = spool.state("read") is None and self.options.starting_offset == "next"
         try:
@@ -87,14 +87,14 @@ class MaildirSource(LiveSource):
         return left <= 0
 
     def look_for(self, count: int) -> Iterator[Item]:
-        """As `LiveSource.look_for`."""
+        """Implement `LiveSource.look_for`."""
         self.check()
         for path in self.files()[-count:]:
             if (item := _item(path)) is not None:
                 yield item
 
     def close(self) -> None:
-        """As `LiveSource.close`, and forget which mails were read: the spool knows."""
+        """Implement `LiveSource.close`, and forget which mails were read: the spool knows."""
         super().close()
         self._seen, self._known = {}, None
 
@@ -143,7 +143,7 @@ class MaildirSource(LiveSource):
 
 
 def _key(name: str) -> str:
-    """What names a file of a Maildir, whatever its flags."""
+    """Return the name of a file of a Maildir without its flags."""
     return _PREFIX + path_text(name.partition(":")[0])
 
 

@@ -80,7 +80,7 @@ class NntpSource(LiveSource):
         self._context()
 
     def look(self, spool: Spool) -> bool:
-        """As `LiveSource.look`: the new articles of each group, of at most `max_messages`."""
+        """Implement `LiveSource.look`: the new articles of each group, of at most `max_messages`."""
         left, failures = self.options.max_messages, []
         for group in self._groups():
             try:
@@ -97,7 +97,7 @@ class NntpSource(LiveSource):
         return left <= 0
 
     def look_for(self, count: int) -> Iterator[Item]:
-        """As `LiveSource.look_for`: the newest articles of the first group."""
+        """Implement `LiveSource.look_for`: the newest articles of the first group."""
         group = self._groups()[0]
         try:
             client = self._connected()
@@ -111,11 +111,11 @@ class NntpSource(LiveSource):
             self._drop()
 
     def row_of(self, item: Item, topic: str) -> Row:
-        """As `LiveSource.row_of`: servers add header lines of their own, so that the Message-ID names an article."""
+        """Implement `LiveSource.row_of`: servers add header lines, so the Message-ID names an article."""
         return replace(super().row_of(item, topic), identity=item.key)
 
     def close(self) -> None:
-        """As `LiveSource.close`, with the connection."""
+        """Implement `LiveSource.close`, with the connection."""
         self._drop()
         super().close()
 

@@ -26,7 +26,7 @@ class NntpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What a server says of a newsgroup.
+    """The answer of a server about a newsgroup.
 
     Attributes:
         count: about how many articles it has.

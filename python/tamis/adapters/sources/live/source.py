@@ -153,7 +153,7 @@ class LiveSource(Source):
     def latest(
         self, start: Offset, limit: int | None, *, ceiling: Offset | None = None, settled: bool = False
     ) -> Offset:
-        """As `Source.latest`: looks for messages if that is due."""
+        """Implement `Source.latest`: looks for messages if that is due."""
         del settled
         spool = self.spool()
         number = self._number(spool, start)
@@ -171,20 +171,20 @@ class LiveSource(Source):
         return start
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """As `Source.plan`: slices of at most 2,000 messages."""
+        """Implement `Source.plan`: slices of at most 2,000 messages."""
         spool = self.spool()
         low, high = self._number(spool, start), self._number(spool, end)
         bounds = range(low, high, SLICE_ITEMS)
         return [Slice((Range(str(spool.path), at, min(at + SLICE_ITEMS, high)),)) for at in bounds]
 
     def read(self, part: Slice) -> Iterator[Row]:
-        """As `Source.read`, from the spool's file."""
+        """Implement `Source.read`, from the spool's file."""
         for piece in part.ranges:
             for _, item in read_items(piece.path, piece.start, piece.end):
                 yield self.row(item)
 
     def behind(self, start: Offset) -> int:
-        """As `Source.behind`: the messages in the spool, while another process adds to it."""
+        """Implement `Source.behind`: the messages in the spool, while another process adds to it."""
         number = progress_of(start).get(_PLACE, [0, ""])[0]
         return waiting_after(Path(self.options.spool) / SPOOL_FILE, number)
 
@@ -193,7 +193,7 @@ class LiveSource(Source):
         self._at_once = True
 
     def sample(self, count: int) -> Iterator[Row]:
-        """As `Source.sample`, from the server itself."""
+        """Implement `Source.sample`, from the server itself."""
         return map(self.row, self.look_for(count))
 
     def row(self, item: Item) -> Row:

@@ -193,7 +193,7 @@ def read_items(path: str, after: int, last: int) -> Iterator[tuple[int, Item]]:
 
 
 def waiting_after(path: Path, number: int) -> int:
-    """How many messages a spool has after a number, also in another process; 0 if there is no spool.
+    """Return the number of messages of a spool after a number, also in another process; 0 if there is no spool.
 
     Raises:
         AdapterError: it cannot be read.

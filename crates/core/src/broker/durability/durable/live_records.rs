@@ -11,10 +11,10 @@ use crate::journal::{Location, SegmentNumber, Sequence};
 /// The location of a record that is in no segment any more: its queue was deleted, and it is not released yet.
 const NOWHERE: Location = Location { segment: SegmentNumber(0), offset: 0 };
 
-/// What the allocator adds to the two pieces of memory of a [`QueuePositions`].
+/// The bytes that the allocator adds to the two allocations of a [`QueuePositions`].
 const ALLOCATOR_BYTES: usize = 32;
 
-/// Who holds a record.
+/// The queues that hold a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RecordHolders {
     /// The record is a definition.

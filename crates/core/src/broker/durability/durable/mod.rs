@@ -153,7 +153,7 @@ impl Durable {
         self.admitted(content, queues, time_us, time_to_live)
     }
 
-    /// The same for a message for which there is room by [`Durable::reserve`].
+    /// Record a message for which [`Durable::reserve`] has made room.
     ///
     /// # Errors
     /// [`AppendError`]; then nothing has changed.

@@ -162,7 +162,7 @@ impl Broker {
     }
 }
 
-/// What the properties of a message of a transaction ask for.
+/// The properties of a message of a transaction that queues obey.
 fn terms_of(message: &PendingMessage) -> Result<Terms, AmqpError> {
     let properties = BasicProperties::from_checked(message.joined.parts().properties);
     Ok(Terms {

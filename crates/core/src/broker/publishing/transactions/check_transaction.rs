@@ -26,7 +26,7 @@ impl Broker {
     /// Returns their routes; None when the check goes on in the next turn.
     ///
     /// # Errors
-    /// Whatever would refuse one of them, or all of them together.
+    /// Return the reason to refuse one of them, or all of them together.
     pub(in crate::broker::publishing) fn check_messages(
         &mut self,
         channel: ChannelSlot,

@@ -29,7 +29,7 @@ pub(crate) struct Transaction {
     /// The number of deliveries in `settlements`.
     settled: usize,
     bytes: usize,
-    /// What the check of its messages has found so far, when one turn had no time for all of them.
+    /// The unfinished check of its messages, if it needs several turns.
     pub(in crate::broker::publishing) check: Option<Box<TransactionCheck>>,
 }
 

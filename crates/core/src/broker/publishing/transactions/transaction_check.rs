@@ -1,4 +1,4 @@
-//! What the check of a transaction has found: the routes of its messages, and the room that they need.
+//! The result of the check of a transaction: the routes of its messages, and the room that they need.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) struct CheckedRoute {
     pub is_addressed: bool,
 }
 
-/// What was found of the messages that are checked: their routes, and the room that they need.
+/// The routes of the checked messages, and the room that they need.
 #[derive(Debug, Default)]
 pub(crate) struct TransactionCheck {
     routes: Vec<CheckedRoute>,

@@ -1,4 +1,4 @@
-//! What occurs in the headers of a run of messages, in a few kilobytes, so that a reader's query can pass over the run.
+//! Summarizes the headers of a run of messages in a few kilobytes, so that a reader's query can pass over the run.
 //!
 //! A summary holds, of all messages of a run, the hashes of what their routing keys and properties are, in a Bloom filter,
 //! and for each property the range of its numbers, of its times and of the beginnings of its texts. It may say that
@@ -43,7 +43,7 @@ const HEADER_BYTES: usize = 4;
 /// The flag of a summary without some of the ranges.
 const LACKS_RANGES: u8 = 1;
 
-/// What is gathered of the messages of a run.
+/// The values and ranges in the messages of a run.
 #[derive(Debug, Default)]
 pub(crate) struct SummaryBuilder {
     terms: HashSet<u64, foldhash::fast::FixedState>,

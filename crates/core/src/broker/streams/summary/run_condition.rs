@@ -1,4 +1,4 @@
-//! What a run of messages must have to be read, by what a query needs.
+//! The condition on a run of messages to be read, from the conditions of a query.
 
 use crate::message::Value;
 use crate::query::implication::{Necessity, Part, Sought};
@@ -8,7 +8,7 @@ use super::terms::{
     topic,
 };
 
-/// What a run must have to be read.
+/// The condition on a run to be read.
 #[derive(Clone, Debug)]
 pub(crate) enum RunCondition {
     /// No message satisfies the query.
@@ -24,7 +24,7 @@ pub(crate) enum RunCondition {
 }
 
 impl RunCondition {
-    /// What a run must have for a query to be true of one of its messages; None when any run may do.
+    /// The condition on a run for a query to be true of one of its messages; None if every run fulfils it.
     pub fn of(necessity: &Necessity) -> Option<Self> {
         Some(match necessity {
             Necessity::Nothing => return None,

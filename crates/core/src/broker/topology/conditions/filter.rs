@@ -77,7 +77,7 @@ pub(in crate::broker::topology) struct BoundQuery {
     pub expr: Expr,
     /// The parts of a message that it refers to.
     pub needs: Needs,
-    /// What can hardly be meant in it, a line each.
+    /// The warnings about probable mistakes in it, one per line.
     pub warnings: Vec<String>,
 }
 

@@ -35,7 +35,7 @@ struct ReadLimits {
     match_ns_max: u64,
 }
 
-/// What reading a message for queries has taken, and the limits that it met.
+/// The cost of reading a message for queries, and the limits that it met.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
     /// The time that it took, by the rates in [`crate::allowance`].
@@ -63,7 +63,7 @@ impl<'a> View<'a> {
         self
     }
 
-    /// What reading it has taken so far.
+    /// The cost of reading it so far.
     #[must_use]
     pub fn reading(&self) -> Reading {
         self.reading

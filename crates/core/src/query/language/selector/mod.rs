@@ -13,7 +13,7 @@ mod values;
 use crate::error::QueryError;
 use crate::message::Value;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference, ValueSet};
-use crate::query::language::lexer::{Cursor, Style, TokenKind, is_identifier, is_reserved};
+use crate::query::language::lexer::{Style, TokenCursor, TokenKind, is_identifier, is_reserved};
 use crate::query::like::LikePattern;
 use crate::query::warning::WarningList;
 use crate::query::{COMPILED_BYTES_MAX, IN_VALUES_MAX, Query, TEXT_BYTES_MAX};
@@ -36,13 +36,13 @@ pub fn parse(text: &str, dialect: SelectorDialect) -> Result<Query, QueryError> 
     parse_within(text, dialect, COMPILED_BYTES_MAX)
 }
 
-/// The same for a query whose compiled patterns take at most `bytes_max` together: compiling ends where they take more.
+/// Parse a query whose compiled patterns take at most `bytes_max` together. Compiling stops where they take more.
 ///
 /// # Errors
-/// As [`parse`].
+/// Those of [`parse`].
 pub fn parse_within(text: &str, dialect: SelectorDialect, bytes_max: usize) -> Result<Query, QueryError> {
     let bytes_max = bytes_max.min(COMPILED_BYTES_MAX);
-    let cursor = Cursor::new(text, Style::Selector)?;
+    let cursor = TokenCursor::new(text, Style::Selector)?;
     let mut parser = SelectorParser {
         cursor,
         dialect,
@@ -79,7 +79,7 @@ pub(super) fn finish(text: &str, expr: Expr, warnings: WarningList) -> Result<Qu
 }
 
 /// A part of a selector and the byte at which it begins.
-struct Part {
+struct ParsedPart {
     node: PartNode,
     start: usize,
     /// True for a name in double quotes.
@@ -92,7 +92,7 @@ enum PartNode {
     Value(Operand),
 }
 
-impl Part {
+impl ParsedPart {
     fn condition(expr: impl Into<Expr>, start: usize) -> Self {
         Self { node: PartNode::Condition(expr.into()), start, is_quoted: false }
     }
@@ -120,7 +120,7 @@ impl LocatedOperand {
 }
 
 struct SelectorParser<'a> {
-    cursor: Cursor<'a>,
+    cursor: TokenCursor<'a>,
     dialect: SelectorDialect,
     /// The operands of the chains of AND and OR that have begun, the innermost last.
     operands: Vec<Expr>,
@@ -142,20 +142,20 @@ impl SelectorParser<'_> {
         }
     }
 
-    fn disjunction(&mut self) -> SelectorResult<Part> {
+    fn disjunction(&mut self) -> SelectorResult<ParsedPart> {
         self.chain("OR", Self::conjunction, Expr::or)
     }
 
-    fn conjunction(&mut self) -> SelectorResult<Part> {
+    fn conjunction(&mut self) -> SelectorResult<ParsedPart> {
         self.chain("AND", Self::negation, Expr::and)
     }
 
     fn chain(
         &mut self,
         keyword: &str,
-        operand: fn(&mut Self) -> SelectorResult<Part>,
+        operand: fn(&mut Self) -> SelectorResult<ParsedPart>,
         combine: fn(Vec<Expr>) -> Expr,
-    ) -> SelectorResult<Part> {
+    ) -> SelectorResult<ParsedPart> {
         let first = operand(self)?;
         if !self.cursor.is_keyword(keyword) {
             return Ok(first);
@@ -170,10 +170,10 @@ impl SelectorParser<'_> {
             self.operands.push(next);
         }
         // Collected again, so that a query uses no more memory than it needs.
-        Ok(Part::condition(combine(self.operands.drain(before..).collect()), start))
+        Ok(ParsedPart::condition(combine(self.operands.drain(before..).collect()), start))
     }
 
-    fn negation(&mut self) -> SelectorResult<Part> {
+    fn negation(&mut self) -> SelectorResult<ParsedPart> {
         if !self.cursor.is_keyword("NOT") {
             return self.predicate();
         }
@@ -182,10 +182,10 @@ impl SelectorParser<'_> {
         let inner = self.negation()?;
         let condition = self.as_condition(inner)?;
         self.cursor.leave();
-        Ok(Part::condition(condition.negate(), start))
+        Ok(ParsedPart::condition(condition.negate(), start))
     }
 
-    fn predicate(&mut self) -> SelectorResult<Part> {
+    fn predicate(&mut self) -> SelectorResult<ParsedPart> {
         let left = self.arithmetic(Rank::Sum, "a value")?;
         if let TokenKind::Symbol(symbol) = self.cursor.token.kind
             && let Some(op) = comparison(symbol)
@@ -212,7 +212,7 @@ impl SelectorParser<'_> {
     }
 
     /// Parses what follows `left` and the next keyword: IS, UNDER, BETWEEN, IN or LIKE.
-    fn affirmed(&mut self, left: LocatedOperand) -> SelectorResult<Part> {
+    fn affirmed(&mut self, left: LocatedOperand) -> SelectorResult<ParsedPart> {
         let start = left.start;
         if self.cursor.eat_keyword("IS") {
             let negated = self.cursor.eat_keyword("NOT");
@@ -250,7 +250,7 @@ impl SelectorParser<'_> {
         }))
     }
 
-    fn compared(&mut self, left: LocatedOperand, op: Comparison, operator: usize) -> SelectorResult<Part> {
+    fn compared(&mut self, left: LocatedOperand, op: Comparison, operator: usize) -> SelectorResult<ParsedPart> {
         let is_order = !matches!(op, Comparison::Equal | Comparison::NotEqual);
         let expected = match op {
             Comparison::Equal => "a value after `=`",
@@ -290,7 +290,7 @@ impl SelectorParser<'_> {
     }
 
     /// Parses what follows `name UNDER`: a text, or several of which one is enough: `('X' || 'Y')`.
-    fn under(&mut self, name: Reference, start: usize) -> SelectorResult<Part> {
+    fn under(&mut self, name: Reference, start: usize) -> SelectorResult<ParsedPart> {
         if self.cursor.token.kind != TokenKind::Symbol("(") {
             let (ancestor, _) = self.text("a text in quotes")?;
             return self.term(Predicate::Under(name, ancestor.into()), start);
@@ -308,7 +308,7 @@ impl SelectorParser<'_> {
         }
         self.cursor.expect_symbol(")", "`||` or `)`")?;
         self.cursor.leave();
-        Ok(Part::condition(Expr::or(any), start))
+        Ok(ParsedPart::condition(Expr::or(any), start))
     }
 
     /// Look for what can hardly be meant in a comparison. `op` is None for a bound of BETWEEN.
@@ -323,7 +323,7 @@ impl SelectorParser<'_> {
         for (quoted, other) in [(right, left), (left, right)] {
             if let Some(name) = by_name(quoted).filter(|_| is_name(other) && !other.is_quoted) {
                 let message = format!("\"{name}\" in double quotes is a name: this compares two properties");
-                let hint = format!("a text stands in single quotes: '{}'", name.replace('\'', "''"));
+                let hint = format!("write a text in single quotes: '{}'", name.replace('\'', "''"));
                 self.warnings.add(quoted.start, message, hint);
             }
         }
@@ -366,7 +366,7 @@ impl SelectorParser<'_> {
     fn no_literal(&self) -> QueryError {
         let error = self.cursor.unexpected("a literal");
         match self.cursor.token.kind {
-            TokenKind::DoubleQuoted(_) => error.with_hint("a text stands in single quotes"),
+            TokenKind::DoubleQuoted(_) => error.with_hint("write a text in single quotes"),
             _ => error,
         }
     }
@@ -418,13 +418,13 @@ impl SelectorParser<'_> {
     }
 
     /// A predicate, negated or not, that begins at byte `start`.
-    fn term(&mut self, predicate: impl Into<Expr>, start: usize) -> SelectorResult<Part> {
+    fn term(&mut self, predicate: impl Into<Expr>, start: usize) -> SelectorResult<ParsedPart> {
         self.cursor.count_term(start)?;
-        Ok(Part::condition(predicate, start))
+        Ok(ParsedPart::condition(predicate, start))
     }
 
     /// `part` as a condition: a bare identifier, TRUE and FALSE are conditions too.
-    fn as_condition(&mut self, part: Part) -> SelectorResult<Expr> {
+    fn as_condition(&mut self, part: ParsedPart) -> SelectorResult<Expr> {
         let predicate = match part.node {
             PartNode::Condition(expr) => return Ok(expr),
             PartNode::Value(Operand::Reference(reference)) => Predicate::Truth(reference),
@@ -438,7 +438,7 @@ impl SelectorParser<'_> {
         Ok(predicate.into())
     }
 
-    fn as_operand(&self, part: Part) -> SelectorResult<LocatedOperand> {
+    fn as_operand(&self, part: ParsedPart) -> SelectorResult<LocatedOperand> {
         match part.node {
             PartNode::Value(operand) => Ok(LocatedOperand { operand, start: part.start, is_quoted: part.is_quoted }),
             PartNode::Condition(_) => Err(self.cursor.error_at(part.start, "a value, not a condition")),

@@ -72,7 +72,7 @@ impl SelectorParser<'_> {
             TokenKind::SingleQuoted(raw) => unquote(raw, '\''),
             TokenKind::DoubleQuoted(raw) if self.dialect == SelectorDialect::Cbm => unquote(raw, '"'),
             TokenKind::DoubleQuoted(_) => {
-                return Err(self.cursor.unexpected(expected).with_hint("a text stands in single quotes"));
+                return Err(self.cursor.unexpected(expected).with_hint("write a text in single quotes"));
             }
             _ => return Err(self.cursor.unexpected(expected)),
         };

@@ -246,8 +246,8 @@ fn warned(text: &str) -> Vec<(usize, String)> {
 #[test]
 fn what_can_hardly_be_meant_is_warned_about() {
     for (text, position, hint) in [
-        ("author = \"James\"", 9, "a text stands in single quotes: 'James'"),
-        ("\"it's\" <> author", 0, "a text stands in single quotes: 'it''s'"),
+        ("author = \"James\"", 9, "write a text in single quotes: 'James'"),
+        ("\"it's\" <> author", 0, "write a text in single quotes: 'it''s'"),
         ("é = 1 AND date > '2002-01-01'", 17, "a time is written DATE '2002-01-01'"),
         ("'2002-01-01T00:00:00Z' = date", 0, "a time is written TIMESTAMP '2002-01-01T00:00:00Z'"),
         ("date IN ('x', '2002-01-01 00:00:00')", 14, "a time is written TIMESTAMP '2002-01-01 00:00:00'"),
@@ -293,7 +293,7 @@ fn hints_say_what_to_write_instead() {
     assert_eq!(refused("a <> NULL"), (5, "to ask for null, write `IS NOT NULL`".into()));
     assert_eq!(refused("subject CONTAINS 'x'"), (8, "the name stands inside: CONTAINS(subject, '...')".into()));
     assert_eq!(refused("LOWER(author) = 'x'"), (5, "to ignore case, write REGEX(name, '(?i)^text$')".into()));
-    assert_eq!(refused("a IN (\"x\")"), (6, "a text stands in single quotes".into()));
+    assert_eq!(refused("a IN (\"x\")"), (6, "write a text in single quotes".into()));
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Parses values: sums, products, signs and their operands.
 
-use super::{LocatedOperand, Part, SelectorParser, SelectorResult};
+use super::{LocatedOperand, ParsedPart, SelectorParser, SelectorResult};
 use crate::message::Value;
 use crate::query::expr::{Arithmetic, Operand, Reference};
 use crate::query::language::lexer::{TokenKind, is_reserved};
 
 impl SelectorParser<'_> {
     /// Parses sums and products; `expected` is the word for a missing operand.
-    pub(super) fn arithmetic(&mut self, lowest: Rank, expected: &str) -> SelectorResult<Part> {
+    pub(super) fn arithmetic(&mut self, lowest: Rank, expected: &str) -> SelectorResult<ParsedPart> {
         let mut left = self.sign(expected)?;
         while let Some((op, rank)) = arithmetic(self.cursor.token.kind)
             && rank >= lowest
@@ -28,7 +28,7 @@ impl SelectorParser<'_> {
                 self.look_at_dash(&located, &right);
             }
             let computed = Operand::Arithmetic(Box::new(located.operand), op, Box::new(right.operand));
-            left = Part::value(computed, located.start);
+            left = ParsedPart::value(computed, located.start);
         }
         Ok(left)
     }
@@ -48,10 +48,10 @@ impl SelectorParser<'_> {
         }
     }
 
-    fn sign(&mut self, expected: &str) -> SelectorResult<Part> {
+    fn sign(&mut self, expected: &str) -> SelectorResult<ParsedPart> {
         let start = self.cursor.token.start;
         if let Some(value) = self.literal()? {
-            return Ok(Part::value(Operand::Literal(value), start));
+            return Ok(ParsedPart::value(Operand::Literal(value), start));
         }
         let TokenKind::Symbol(sign @ ("+" | "-")) = self.cursor.token.kind else {
             return self.primary(expected);
@@ -64,7 +64,7 @@ impl SelectorParser<'_> {
         let inner = self.sign("a number")?;
         let operand = self.as_operand(inner)?.operand;
         self.cursor.leave();
-        Ok(Part::value(if sign == "-" { negative(operand) } else { positive(operand) }, start))
+        Ok(ParsedPart::value(if sign == "-" { negative(operand) } else { positive(operand) }, start))
     }
 
     /// The next literal; None, with nothing consumed, when something else is next. A sign belongs to its number.
@@ -92,7 +92,7 @@ impl SelectorParser<'_> {
     }
 
     /// Parses a primary that is no literal and has no sign: a parenthesis, a function or a name.
-    fn primary(&mut self, expected: &str) -> SelectorResult<Part> {
+    fn primary(&mut self, expected: &str) -> SelectorResult<ParsedPart> {
         let token = self.cursor.token;
         match token.kind {
             TokenKind::Symbol("(") => return self.parenthesis(),
@@ -106,16 +106,16 @@ impl SelectorParser<'_> {
             _ => return Err(self.cursor.unexpected(expected)),
         }
         let is_quoted = matches!(token.kind, TokenKind::DoubleQuoted(_));
-        Ok(Part { is_quoted, ..Part::value(Operand::Reference(self.reference()?), token.start) })
+        Ok(ParsedPart { is_quoted, ..ParsedPart::value(Operand::Reference(self.reference()?), token.start) })
     }
 
-    fn parenthesis(&mut self) -> SelectorResult<Part> {
+    fn parenthesis(&mut self) -> SelectorResult<ParsedPart> {
         self.cursor.enter()?;
         let start = self.cursor.advance().start;
         let inner = self.disjunction()?;
         self.cursor.expect_symbol(")", "an operator or `)`")?;
         self.cursor.leave();
-        Ok(Part { start, ..inner })
+        Ok(ParsedPart { start, ..inner })
     }
 
     /// The next number, after a sign at byte `start` or without one.
