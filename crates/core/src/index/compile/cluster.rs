@@ -1,11 +1,8 @@
 //! Orders the queries of a group: queries that the same messages rule out lie in the same leaf.
 //!
 //! A group is split by the attribute whose values rule out the most of its queries, and each part again by the attribute
-//! that is best there, until a part fits into a leaf. Where each attribute is asked about by few of the queries, they are
-//! split by the rarest value of each instead. Smaller parts share a leaf. Parts that nothing splits are ordered
+//! that is best there, until a part fits into a leaf. Smaller parts share a leaf. Parts that no attribute splits are ordered
 //! by their ranges of numbers (`packing.rs`), so that a number lies outside of the boxes of most leaves.
-
-use hashbrown::HashMap;
 
 use crate::index::clause::ValueTest;
 use crate::index::ids::{AttributeId, BranchId, SymbolId};
@@ -15,12 +12,8 @@ use super::clauses::{Clauses, prefetch_clauses};
 use super::interner::Interner;
 use super::packing::{Packed, pack};
 
-/// The maximum depth of splits of a group; deeper parts are ordered by the rarest value of each query.
+/// The maximum depth of splits of a group; deeper parts stay as they are.
 const DEPTH_MAX: usize = 12;
-
-/// The strictest demands have to rule out this many times what the best attribute does. An attribute parts all of its queries
-/// at once and leaves others to be split further, while strictest demands scatter queries that also ask for the same.
-const STRICTEST_MIN: f64 = 2.0;
 
 /// A way to split queries: an attribute, and whether by the rarest of the values that they admit (0) or by the second (1).
 /// Queries that admit the same rare value and different frequent ones are ruled out by different messages, too.
@@ -50,24 +43,11 @@ impl QueryDemands {
         Self { id, demands }
     }
 
-    /// The demand that rules out the most, of those that have not split the query's part.
-    fn strictest(&self, used: &[SplitCriterion]) -> Option<&Demand> {
-        let demands = self.demands.iter().filter(|demand| is_next(demand.criterion, used));
-        demands.max_by(|a, b| {
-            a.rules_out.total_cmp(&b.rules_out).then((b.criterion, b.symbol).cmp(&(a.criterion, a.symbol)))
-        })
-    }
-
     /// The value of `criterion`, or [`SymbolId::NONE`].
     fn symbol(&self, criterion: SplitCriterion) -> SymbolId {
         self.demands.iter().find(|demand| demand.criterion == criterion).map_or(SymbolId::NONE, |demand| demand.symbol)
     }
 }
-
-/// The value of queries that demand that an attribute is absent or null.
-const NO_VALUE: SymbolId = SymbolId(SymbolId::NONE.0 - 1);
-/// The share of messages that a demand for absence rules out, of which queries say nothing.
-const ABSENCE_RULES_OUT: f64 = 0.5;
 
 /// The two rarest values that `test` admits.
 fn demands_of<'t>(test: &'t ValueTest, interner: &'t Interner) -> impl Iterator<Item = Demand> + 't {
@@ -76,11 +56,7 @@ fn demands_of<'t>(test: &'t ValueTest, interner: &'t Interner) -> impl Iterator<
     let rarest = |except: Option<SymbolId>| symbols().filter(|symbol| Some(*symbol) != except).min_by(by_share);
     let first = rarest(None);
     let second = first.and_then(|first| rarest(Some(first)));
-    let rules_out = match first {
-        None => ABSENCE_RULES_OUT,
-        Some(_) => 1.0 - interner.test_share(test).min(1.0),
-    };
-    let first = first.or(Some(NO_VALUE));
+    let rules_out = 1.0 - interner.test_share(test).min(1.0);
     let demand = move |(rank, symbol)| Demand { criterion: (test.attribute, rank), symbol, rules_out };
     [first, second].into_iter().flatten().enumerate().map(demand)
 }
@@ -97,34 +73,6 @@ pub fn cluster(queries: &[BranchId], clauses: &[Clauses], interner: &Interner) -
     (queries.into_iter().map(|query| query.id).collect(), ends)
 }
 
-/// What the queries of a part are sorted by, so that those that lie side by side are ruled out together.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct SplitKey {
-    criterion: Option<SplitCriterion>,
-    symbol: SymbolId,
-}
-
-/// A way to split a part.
-#[derive(Clone, Copy)]
-enum Split {
-    /// By the values of one attribute.
-    ByAttribute(SplitCriterion),
-    /// By the strictest demand of each query.
-    ByStrictest,
-}
-
-impl Split {
-    fn key(self, query: &QueryDemands, used: &[SplitCriterion]) -> SplitKey {
-        match self {
-            Self::ByAttribute(criterion) => SplitKey { criterion: Some(criterion), symbol: query.symbol(criterion) },
-            Self::ByStrictest => match query.strictest(used) {
-                Some(demand) => SplitKey { criterion: Some(demand.criterion), symbol: demand.symbol },
-                None => SplitKey { criterion: None, symbol: SymbolId::NONE },
-            },
-        }
-    }
-}
-
 fn split(
     queries: &mut [QueryDemands],
     clauses: &[Clauses],
@@ -132,33 +80,26 @@ fn split(
     used: &mut Vec<SplitCriterion>,
     ends: &mut Vec<usize>,
 ) {
-    let best = if queries.len() <= LEAF_QUERIES { None } else { best_split(queries, used) };
-    let Some(best) = best.filter(|_| used.len() < DEPTH_MAX) else {
-        if best.is_some() {
-            queries.sort_by_cached_key(|query| Split::ByStrictest.key(query, used));
-        } else {
-            order_by_ranges(queries, clauses);
-        }
+    let is_final = queries.len() <= LEAF_QUERIES || used.len() == DEPTH_MAX;
+    let Some(criterion) = (if is_final { None } else { best_criterion(queries, used) }) else {
+        order_by_ranges(queries, clauses);
         let leaves = 1..=queries.len().div_ceil(LEAF_QUERIES);
         ends.extend(leaves.map(|leaf| start + (leaf * LEAF_QUERIES).min(queries.len())));
         return;
     };
-    queries.sort_by_cached_key(|query| best.key(query, used));
-    let keys: Vec<_> = queries.iter().map(|query| best.key(query, used)).collect();
+    queries.sort_by_cached_key(|query| query.symbol(criterion));
+    used.push(criterion);
     let mut shared = 0; // queries before `at` in parts that are too small for a leaf of their own
     let mut at = 0;
-    for part in keys.chunk_by(|a, b| a == b) {
-        let length = part.len();
+    while at < queries.len() {
+        let own = queries[at].symbol(criterion);
+        let length = queries[at..].iter().take_while(|query| query.symbol(criterion) == own).count();
         if shared > 0 && (length > LEAF_QUERIES / 2 || shared + length > LEAF_QUERIES) {
             ends.push(start + at);
             shared = 0;
         }
         if length > LEAF_QUERIES / 2 {
-            // A part without a value has nothing else to be split by than what its queries are ordered by in the end.
-            let criterion = part[0].criterion;
-            used.extend(criterion);
             split(&mut queries[at..at + length], clauses, start + at, used, ends);
-            used.truncate(used.len() - usize::from(criterion.is_some()));
         } else {
             shared += length;
         }
@@ -167,6 +108,7 @@ fn split(
     if shared > 0 {
         ends.push(start + at);
     }
+    used.pop();
 }
 
 fn order_by_ranges(queries: &mut [QueryDemands], clauses: &[Clauses]) {
@@ -185,44 +127,20 @@ fn order_by_ranges(queries: &mut [QueryDemands], clauses: &[Clauses]) {
     queries.iter_mut().zip(all).for_each(|(query, packed)| *query = packed.item);
 }
 
-/// True when a part that `used` have split can be split by this one: each attribute by its rarest value first.
-fn is_next((attribute, rank): SplitCriterion, used: &[SplitCriterion]) -> bool {
-    !used.contains(&(attribute, rank)) && (rank == 0 || used.contains(&(attribute, rank - 1)))
-}
-
-/// The split that rules out the most; None when none rules out anything.
-///
-/// One attribute rules out what each of its values does. If few queries ask about any one attribute, that leaves most of them
-/// together: the strictest demand of each is then better, as far as enough queries share it.
-fn best_split(queries: &[QueryDemands], used: &[SplitCriterion]) -> Option<Split> {
-    let mut ruled_out: HashMap<SplitCriterion, f64> = HashMap::new();
-    let demands = queries.iter().flat_map(|query| &query.demands).filter(|demand| is_next(demand.criterion, used));
-    demands.for_each(|demand| *ruled_out.entry(demand.criterion).or_default() += demand.rules_out);
-    let best = ruled_out.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
-    if best.1 <= 0.0 {
-        return None;
-    }
-    let by_attribute = Split::ByAttribute(best.0);
-    let strictest: Vec<_> = queries.iter().filter_map(|query| query.strictest(used)).collect();
-    let at_most: f64 = strictest.iter().map(|demand| demand.rules_out).sum();
-    if at_most <= best.1 * STRICTEST_MIN {
-        return Some(by_attribute);
-    }
-    let by_strictest = ruled_out_by_leaves(strictest);
-    Some(if by_strictest > best.1 * STRICTEST_MIN { Split::ByStrictest } else { by_attribute })
-}
-
-/// How much `demands`, one of each query, rule out when neighbours share leaves: what all values in a leaf have in common.
-fn ruled_out_by_leaves(mut demands: Vec<&Demand>) -> f64 {
-    demands.sort_unstable_by_key(|demand| (demand.criterion, demand.symbol));
-    let of_leaf = |leaf: &[&Demand]| {
-        if leaf[0].criterion != leaf[leaf.len() - 1].criterion {
-            return 0.0;
-        }
-        let shares = leaf.chunk_by(|a, b| a.symbol == b.symbol).map(|same| 1.0 - same[0].rules_out);
-        (1.0 - shares.sum::<f64>()).max(0.0) * leaf.len() as f64
+/// The criterion by which demands rule out the most; None when none rules out anything.
+fn best_criterion(queries: &[QueryDemands], used: &[SplitCriterion]) -> Option<SplitCriterion> {
+    let mut ruled_out: Vec<(SplitCriterion, f64)> = Vec::new();
+    let is_next = |(attribute, rank): SplitCriterion| {
+        !used.contains(&(attribute, rank)) && (rank == 0 || used.contains(&(attribute, rank - 1)))
     };
-    demands.chunks(LEAF_QUERIES).map(of_leaf).sum()
+    for demand in queries.iter().flat_map(|query| &query.demands).filter(|demand| is_next(demand.criterion)) {
+        match ruled_out.iter_mut().find(|(criterion, _)| *criterion == demand.criterion) {
+            Some((_, sum)) => *sum += demand.rules_out,
+            None => ruled_out.push((demand.criterion, demand.rules_out)),
+        }
+    }
+    let best = ruled_out.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
+    (best.1 > 0.0).then_some(best.0)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use hashbrown::HashSet;
 
-use crate::index::clause::{AccessKey, AccessKeys};
+use crate::index::clause::{AccessKey, AccessKeys, ValueTest};
 use crate::index::ids::{AttributeId, BranchId, QueryId};
 use crate::index::leaf::query::LEAF_QUERIES;
 
@@ -10,8 +10,16 @@ use super::builder::Builder;
 use super::clauses::Clauses;
 use super::cluster::cluster;
 use super::interner::Interner;
-use super::placing::Placing;
+use super::summary::ATTRIBUTES_MAX;
 
+/// The maximum share of messages that have an access key. A more frequent key is no better than the common group, whose
+/// summaries use all values at once.
+const SHARE_MAX: f64 = 1.0 / 40.0;
+/// [`SHARE_MAX`] for queries that have to be evaluated when they are candidates.
+const SHARE_MAX_VERIFIED: f64 = 1.0 / 4.0;
+/// A key is worth it, whatever share of messages has it, if at most this share of the queries shares it: few are looked at in
+/// vain. So it is with attributes that few queries ask about, and that most messages lack.
+const GROUP_SHARE_MAX: f64 = 1.0 / 1_000.0;
 /// Groups of more queries than this have summaries; the leaves of others are all scanned.
 const WIDE: usize = 4 * LEAF_QUERIES;
 
@@ -68,7 +76,15 @@ impl Grouping {
     /// Group the queries of `builder`. Its pure topic queries are in no group.
     pub fn new(builder: &Builder) -> Self {
         let Builder { clauses, interner, .. } = builder;
-        let Placed { common, mut filed } = place(clauses, interner);
+        let mut common = Vec::new();
+        let mut filed: Vec<(AccessKey, BranchId)> = Vec::new();
+        let often = interner.most_asked(ATTRIBUTES_MAX);
+        for (id, query) in (0..).map(BranchId).zip(clauses).filter(|(_, query)| !query.is_never) {
+            match query.access.as_ref().filter(|access| is_worth_a_key(access, query, &often, interner)) {
+                None => common.push(id),
+                Some(access) => filed.extend(access.keys.iter().map(|key| (*key, id))),
+            }
+        }
         // In the order of keys, so that equal queries give equal files, byte for byte.
         filed.sort_unstable();
         let of_key = |filed: &[(AccessKey, BranchId)]| {
@@ -77,11 +93,10 @@ impl Grouping {
         let filed: Vec<_> = filed.chunk_by(|a, b| a.0 == b.0).map(of_key).collect();
         let unread = unread(&filed, interner);
         let (mut wide, small): (Vec<_>, Vec<_>) = filed.into_iter().partition(|group| group.queries.len() > WIDE);
-        wide.iter_mut().for_each(|group| group.cut(clauses, interner));
-        wide.insert(0, common);
+        wide.insert(0, QueryGroup::new(None, common));
         let wide_count = wide.len();
         let mut groups: Vec<_> = wide.into_iter().chain(small).collect();
-        groups[wide_count..].iter_mut().for_each(|group| group.cut(clauses, interner));
+        groups.iter_mut().for_each(|group| group.cut(clauses, interner));
         let wide_leaf_count = groups[..wide_count].iter().map(QueryGroup::leaf_count).sum();
         let query_ids = renumber(builder, &groups);
         Self { groups, wide_leaf_count, query_ids, unread }
@@ -113,40 +128,23 @@ fn unread(filed: &[QueryGroup], interner: &Interner) -> Vec<AttributeId> {
     bodies.map(|(id, _)| id).filter(|id| !is_filed(*id)).collect()
 }
 
-/// Where each query is found.
-struct Placed {
-    /// The common group, cut into leaves.
-    common: QueryGroup,
-    /// The queries that are filed, with each of their keys.
-    filed: Vec<(AccessKey, BranchId)>,
+/// True when filing a query under its keys is better than the summaries of the common group. These rule out little by
+/// attributes of which messages have several values, and nothing by those that are not asked about `often`.
+fn is_worth_a_key(access: &AccessKeys, query: &Clauses, often: &HashSet<AttributeId>, interner: &Interner) -> bool {
+    let is_single = |test: &ValueTest| often.contains(&test.attribute) && !interner.origin(test.attribute).is_several();
+    let is_pruned = query.tests.iter().any(|test| !test.is_open() && is_single(test))
+        || query.choices.iter().any(|tests| tests.iter().all(is_single));
+    let share_max = if query.is_verified() || !is_pruned { SHARE_MAX_VERIFIED } else { SHARE_MAX };
+    access.share <= share_max || group_share(access, interner) <= GROUP_SHARE_MAX
 }
 
-/// Place the queries by cost. Those that are not rare are cut into leaves of the common group first, which shows what
-/// summaries make of them; the common group is cut again without those that cost less under their keys.
-fn place(clauses: &[Clauses], interner: &Interner) -> Placed {
-    let placing = Placing::new(clauses, interner);
-    let (mut common, mut filed) = (Vec::new(), Vec::new());
-    let mut file = |id: BranchId, access: &AccessKeys| filed.extend(access.keys.iter().map(|key| (*key, id)));
-    for (id, query) in (0..).map(BranchId).zip(clauses).filter(|(_, query)| !query.is_never) {
-        match query.access.as_ref().filter(|access| placing.is_rare(access)) {
-            None => common.push(id),
-            Some(access) => file(id, access),
-        }
-    }
-    let mut common = QueryGroup::new(None, common);
-    common.cut(clauses, interner);
-    let moved: HashSet<_> = common.leaves().flat_map(|leaf| placing.cheaper_by_key(leaf)).collect();
-    if !moved.is_empty() {
-        moved
-            .iter()
-            .filter_map(|id| Some((*id, clauses[id.index()].access.as_ref()?)))
-            .for_each(|(id, access)| file(id, access));
-        let mut rest: Vec<_> = common.queries.into_iter().filter(|id| !moved.contains(id)).collect();
-        rest.sort_unstable();
-        common = QueryGroup::new(None, rest);
-        common.cut(clauses, interner);
-    }
-    Placed { common, filed }
+/// An estimate of the share of queries that have one of these keys, too.
+fn group_share(access: &AccessKeys, interner: &Interner) -> f64 {
+    let of_key = |key: &AccessKey| match *key {
+        AccessKey::Symbol(symbol) => interner.share(symbol) * interner.presence_share(interner.attribute_of(symbol)),
+        AccessKey::Presence(attribute) => interner.presence_share(attribute),
+    };
+    access.keys.iter().map(of_key).sum()
 }
 
 /// New numbers for queries: pure topic queries first, then in the order of the leaves, so that what lies together matches

@@ -11,7 +11,6 @@ pub mod index_kind;
 pub mod interner;
 pub mod leaves;
 pub mod packing;
-pub mod placing;
 pub mod predicates;
 pub mod sampling;
 pub mod sections;
