@@ -7,8 +7,9 @@ import pytest
 
 import tamis
 from tamis.adapters.message_time import time_of
-from tamis.cli.queries.samples import Samples
-from tamis.cli.queries.timeline import BINS_MAX, ROWS_MAX, Timeline, bar, shown_time
+from tamis.cli.queries.timeline import bar, shown_time
+from tamis.engine.backtest.samples import Samples
+from tamis.engine.backtest.timeline import BINS_MAX, ROWS_MAX, Timeline
 from tamis.engine.comparison import Comparison, compare
 from tests.cli.conftest import Tamis
 

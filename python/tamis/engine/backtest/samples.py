@@ -1,4 +1,4 @@
-"""Keeps samples of the messages that a query matches, or that one query matches and another does not."""
+"""Keeps samples of messages, in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import random
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
-
-from tamis.engine.comparison import Comparison
 
 
 @dataclass
@@ -42,33 +40,3 @@ class Samples:
         """Return the samples in order, at most as many as were wanted."""
         kept = [match for _, match in sorted(self.between, key=itemgetter(0))]
         return [match for match in (self.first, *kept, self.last) if match is not None][: self.wanted]
-
-
-@dataclass
-class ReplacedQuery:
-    """The query that the new one would replace, and what would be different.
-
-    Attributes:
-        key: of the query.
-        text: of it.
-        gained: samples of the messages that only the new one matches.
-        lost: samples of those that only the old one matches.
-    """
-
-    key: Any
-    text: str
-    gained: Samples
-    lost: Samples
-    counts: Comparison = field(default_factory=Comparison)
-
-    def add(self, before: bool, after: bool, sample: dict[str, Any]) -> None:
-        """Count a message."""
-        difference = self.counts.add(before, after)
-        if difference is not None:
-            (self.gained if difference == "gained" else self.lost).add(sample)
-
-    def plain(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        counts = {"gained": self.counts.gained, "lost": self.counts.lost, "kept": self.counts.kept}
-        samples = {"gained_samples": self.gained.all(), "lost_samples": self.lost.all()}
-        return {"key": self.key, "query": self.text, **counts, **samples}
