@@ -85,8 +85,10 @@ impl ValueTest {
             (false, true) => other.symbols.iter().copied().filter(|symbol| !self.admits(*symbol)).collect(),
         };
         let classes = self.classes.union(other.classes);
+        let is_any_value = classes.has(ValueClass::Other) && symbols.is_empty();
         let list_rule = match (self.list_rule, other.list_rule) {
-            (ListRule::Some, ListRule::Some) => ListRule::Some,
+            // Together they may hold of any value, and still of no element that is unknown.
+            (ListRule::Some, ListRule::Some) if self == other || !is_any_value => ListRule::Some,
             // One set may hold every element, or the other, or each some.
             (own, _) if self == other => own,
             _ => ListRule::Undecided,

@@ -75,7 +75,7 @@ impl RegexSets {
     /// # Errors
     /// Damage in the shared predicates.
     pub fn of(segment: &Segment) -> Result<Self, EngineError> {
-        let mut by_part: Vec<(Part<'_>, Vec<Member<'_>>)> = Vec::new();
+        let mut by_part: Vec<(SetPart<'_>, Vec<Member<'_>>)> = Vec::new();
         let count = segment.shared_predicate_count();
         for predicate in (0..count).map(SharedPredicateId::of) {
             if !segment.is_shared_regex(predicate)? {
@@ -125,7 +125,7 @@ struct Member<'s> {
 }
 
 /// A part of the message, and whether the automaton may not be able to go on: such expressions have sets of their own.
-type Part<'s> = (&'s Reference, bool);
+type SetPart<'s> = (&'s Reference, bool);
 
 /// True of expressions that may have a word boundary, which an automaton cannot find beside characters beyond ASCII.
 fn may_give_up(pattern: &Pattern) -> bool {
