@@ -32,7 +32,7 @@ const RECIPES: [Recipe; 27] = [
     ("four ranges behind a hot equality", 1, hot_ranges, hot_message),
     ("ORs of ANDs with a range", 1, or_of_ands, priced_symbols),
     ("messages of 200 attributes", 1, wide_query, wide_message),
-    ("regular expressions of small classes", 20, regex, text),
+    ("regular expressions without a literal", 20, regex, code),
     ("one equality", 1, equality, symbols),
     ("an equality and a price", 1, equality_and_price, priced_symbols),
     ("three equalities", 1, three_equalities, symbols),
@@ -307,10 +307,19 @@ fn short_list(random: &mut SplitMix64, _: f64) -> String {
 
 // ---- texts ---------------------------------------------------------------------------------------------------------
 
+/// Expressions of classes only, of which no literal can be taken, each different.
 fn regex(random: &mut SplitMix64, _: f64) -> String {
-    let mut letter = || char::from(b'a' + random.below(26) as u8);
-    let (a, b, c, d) = (letter(), letter(), letter(), letter());
-    format!("REGEX(text, '[{a}{b}][{c}{d}][{b}{c}][{a}{d}][0-9]')")
+    let (letters, digits) = (2 + random.below(30), 1 + random.below(200));
+    let first = char::from(b'A' + random.below(20) as u8);
+    format!(r"REGEX(code, '^[{first}-Z][A-Z]{{{letters}}}\d{{{digits}}}$')")
+}
+
+/// Three letters or more, then digits.
+fn code(random: &mut SplitMix64) -> Properties {
+    let letters = 3 + random.below(4);
+    let mut code: String = (0..letters).map(|_| char::from(b'A' + random.below(26) as u8)).collect();
+    (0..1 + random.below(8)).for_each(|_| code.push(char::from(b'0' + random.below(10) as u8)));
+    of([("code", Value::Text(code.into())), ("source", word(random, 5))])
 }
 
 fn like(random: &mut SplitMix64, _: f64) -> String {

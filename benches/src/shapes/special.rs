@@ -43,7 +43,7 @@ pub fn special(shape: &str, queries: &[Arc<Query>]) -> Option<Box<dyn Baseline>>
         | "1 query"
         | "10 queries"
         | "1,000 queries" => Box::new(Once::new(queries.len(), vec![Box::new(HashOfRanges::new(queries))])),
-        "regular expressions of small classes" => Box::new(Sets::new(queries)),
+        "regular expressions without a literal" => Box::new(Sets::new(queries)),
         "LIKE" => Box::new(Needles::new(queries)),
         _ => return None,
     })

@@ -8,6 +8,17 @@ use super::value_class::{ClassSet, ValueClass};
 /// The symbols of a test. Most tests name one or two values.
 pub type Symbols = SmallVec<[SymbolId; 4]>;
 
+/// When a test is true of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListRule {
+    /// When some element is in the set.
+    Some,
+    /// When every element is. An element that is unknown makes that unknown.
+    Every,
+    /// The elements alone do not decide: each of several predicates may be true of another one.
+    Undecided,
+}
+
 /// A test that is true when the value of one attribute is in a set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValueTest {
@@ -17,15 +28,15 @@ pub struct ValueTest {
     pub classes: ClassSet,
     /// Ascending. In the set when [`ValueClass::Other`] is not, and out of it when [`ValueClass::Other`] is.
     pub symbols: Symbols,
-    /// True when one matching element of a list decides: the test holds when it holds of any element.
-    pub holds_for_elements: bool,
+    /// When it is true of a list.
+    pub list_rule: ListRule,
 }
 
 impl ValueTest {
     /// True for any known value of `attribute`.
     pub fn known(attribute: AttributeId) -> Self {
         let classes = ClassSet::of([ValueClass::Other]);
-        Self { attribute, classes, symbols: Symbols::new(), holds_for_elements: false }
+        Self { attribute, classes, symbols: Symbols::new(), list_rule: ListRule::Some }
     }
 
     /// True when `symbol` is in the set.
@@ -40,6 +51,12 @@ impl ValueTest {
         self.classes.has(ValueClass::Other)
     }
 
+    /// True when the test decides a list even if some elements are unknown, or texts that also read as times.
+    #[must_use]
+    pub fn decides_any_list(&self) -> bool {
+        self.list_rule == ListRule::Some && !(self.is_open() && !self.symbols.is_empty())
+    }
+
     /// Intersect the set with that of `other`.
     pub fn intersect(&mut self, other: &Self) {
         let symbols = match (self.is_open(), other.is_open()) {
@@ -48,9 +65,16 @@ impl ValueTest {
             (true, true) => merged(&self.symbols, &other.symbols),
         };
         let classes = self.classes.intersection(other.classes);
-        // Two tests may hold of two elements.
-        let holds_for_elements = self.holds_for_elements && self == other;
-        *self = Self { attribute: self.attribute, classes, symbols, holds_for_elements };
+        let list_rule = match (self.list_rule, other.list_rule) {
+            (ListRule::Every, ListRule::Every) => ListRule::Every,
+            // What is true of any known value leaves the other test as it is.
+            (ListRule::Some, rule) if self.is_open() && self.symbols.is_empty() => rule,
+            (rule, ListRule::Some) if other.is_open() && other.symbols.is_empty() => rule,
+            // Two tests may hold of two elements.
+            (own, _) if self == other => own,
+            _ => ListRule::Undecided,
+        };
+        *self = Self { attribute: self.attribute, classes, symbols, list_rule };
     }
 
     /// Unite the set with that of `other`.
@@ -61,8 +85,15 @@ impl ValueTest {
             (false, true) => other.symbols.iter().copied().filter(|symbol| !self.admits(*symbol)).collect(),
         };
         let classes = self.classes.union(other.classes);
-        let holds_for_elements = self.holds_for_elements && other.holds_for_elements;
-        *self = Self { attribute: self.attribute, classes, symbols, holds_for_elements };
+        let is_any_value = classes.has(ValueClass::Other) && symbols.is_empty();
+        let list_rule = match (self.list_rule, other.list_rule) {
+            // Together they may hold of any value, and still of no element that is unknown.
+            (ListRule::Some, ListRule::Some) if self == other || !is_any_value => ListRule::Some,
+            // One set may hold every element, or the other, or each some.
+            (own, _) if self == other => own,
+            _ => ListRule::Undecided,
+        };
+        *self = Self { attribute: self.attribute, classes, symbols, list_rule };
     }
 }
 

@@ -29,6 +29,12 @@ pub fn decode(record: &[u8], opaques: &[Opaque]) -> Result<Query, String> {
     Ok(query.with_fields_mark(is_fields))
 }
 
+/// True when a record is a regular expression and nothing else, or its negation. Constant time.
+#[must_use]
+pub fn is_regex(record: &[u8]) -> bool {
+    matches!(record, [_, REGEX, ..] | [_, NOT, REGEX, ..])
+}
+
 /// Decodes what `encode` writes, and checks all of it.
 pub struct RecordDecoder<'a> {
     remaining: &'a [u8],

@@ -9,5 +9,5 @@ mod decode;
 mod encode;
 mod tags;
 
-pub use decode::{RecordDecoder, decode};
+pub use decode::{RecordDecoder, decode, is_regex};
 pub use encode::{encode, encode_count, encode_opaques, encode_text};

@@ -1,16 +1,21 @@
 //! Branches: an OR that no clause can express is filed by each of its branches, so that nothing has to be evaluated.
 //!
 //! `a < 1 OR (b = 2 AND c > 3)` has the branches `a < 1` and `b = 2 AND c > 3`. A query is true when all clauses of one of
-//! its branches hold. The branches of an AND are those of its parts, each with each. Their number is bounded: beyond it,
-//! the OR is evaluated.
+//! its branches hold. The branches of an OR are as many as its text names. Those of an AND are the branches of its parts, each
+//! with each, and as many as these have together would be too many: the most selective ORs are divided, and the others are
+//! evaluated for what is left.
 
 use crate::query::expr::Expr;
 
 use super::clauses::Clauses;
 use super::interner::Interner;
 
-/// The maximum number of branches of a query. Each takes one of the 64 bits of a leaf.
-const BRANCHES_MAX: usize = 64;
+/// The maximum number of branches of a query. Each takes one of the 64 bits of a leaf, about as much as its text.
+const BRANCHES_MAX: usize = 1_024;
+/// The ORs of an AND are divided while their branches, each with each, are at most so many. Every OR of two that is divided
+/// doubles the memory of a query; three of them that hold of one message in ten each leave one query in a thousand to be
+/// evaluated.
+const PRODUCT_MAX: usize = 8;
 
 /// The branches of `expr`; one, unless it has an OR that no clause can express. Cost: that of its clauses.
 pub fn branches_of(expr: &Expr, interner: &mut Interner) -> Vec<Clauses> {
@@ -29,12 +34,14 @@ fn split(expr: &Expr, is_negated: bool, interner: &mut Interner) -> Vec<Clauses>
         Expr::Predicate(_) => vec![Clauses::of(expr, is_negated, interner)],
         Expr::Not(inner) => split(inner, !is_negated, interner),
         Expr::And(children) | Expr::Or(children) if matches!(expr, Expr::And(_)) != is_negated => {
-            let each_with_each = |all: Vec<Clauses>, child| {
-                let own = split(child, is_negated, interner);
-                let is_too_much = all.len() * own.len() > BRANCHES_MAX;
+            let mut parts: Vec<_> = children.iter().map(|child| split(child, is_negated, interner)).collect();
+            parts.sort_by(|a, b| selectivity(a).total_cmp(&selectivity(b)).then(a.len().cmp(&b.len())));
+            let each_with_each = |all: Vec<Clauses>, own: Vec<Clauses>| {
+                let is_first = all.len() == 1;
+                let is_too_much = !is_first && own.len() > 1 && all.len() * own.len() > PRODUCT_MAX;
                 with_each(&all, &if is_too_much { vec![Clauses::any(own, interner)] } else { own }, interner)
             };
-            children.iter().fold(vec![Clauses::default()], each_with_each)
+            parts.into_iter().fold(vec![Clauses::default()], each_with_each)
         }
         Expr::And(children) | Expr::Or(children) => {
             let each: Vec<_> = children.iter().map(|child| split(child, is_negated, interner)).collect();
@@ -46,6 +53,15 @@ fn split(expr: &Expr, is_negated: bool, interner: &mut Interner) -> Vec<Clauses>
             let joined = Clauses::any(all.clone(), interner);
             if joined.needs_evaluation && all.len() <= BRANCHES_MAX { all } else { vec![joined] }
         }
+    }
+}
+
+/// What the parts of an AND are ordered by: those without an OR first, then by the share of messages that have a key of one of
+/// their branches.
+fn selectivity(branches: &[Clauses]) -> f64 {
+    match branches {
+        [_] => -1.0,
+        _ => branches.iter().map(|branch| branch.access.as_ref().map_or(1.0, |access| access.share)).sum(),
     }
 }
 

@@ -11,13 +11,13 @@
 //! Any other predicate is a *shared predicate* when the query demands it: evaluated last, at most once per message. If
 //! anything else remains, the whole query is evaluated. The tree is never expanded to disjunctive normal form (the ITMO paper).
 //!
-//! A test that one element of a list decides holds of a list when it holds of one of its elements. Other clauses do not decide
-//! lists, since each predicate may be true of another element (`docs/semantics.md`, "Lists"): where a message has a list,
-//! queries with such a clause about it are evaluated.
+//! A test holds of a list by its rule: when it holds of some element (`=`, `<>`), or of every one (their negations). A range
+//! holds when some element lies in it. Where each of two predicates may be true of another element, the clause decides no list
+//! (`docs/semantics.md`, "Lists"): where a message has one, queries with such a clause about it are evaluated.
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::index::clause::{AccessKey, AccessKeys, NumberRange, Symbols, ValueTest};
+use crate::index::clause::{AccessKey, AccessKeys, ListRule, NumberRange, Symbols, ValueTest};
 use crate::index::ids::{AttributeId, BranchId, SharedPredicateId};
 use crate::index::layout::cpu::prefetch_all;
 use crate::index::origin::AttributeOrigin;
@@ -87,7 +87,7 @@ impl Clauses {
     }
 
     /// A test that admits `symbols` and nothing else, with these as access keys.
-    pub fn one_of(attribute: AttributeId, mut symbols: Symbols, holds_for_elements: bool, interner: &Interner) -> Self {
+    pub fn one_of(attribute: AttributeId, mut symbols: Symbols, list_rule: ListRule, interner: &Interner) -> Self {
         symbols.sort_unstable();
         symbols.dedup();
         if symbols.is_empty() {
@@ -98,7 +98,7 @@ impl Clauses {
             share: symbols.iter().map(|symbol| interner.share(*symbol)).sum(),
         });
         let classes = ClassSet::EMPTY;
-        let test = ValueTest { attribute, classes, symbols, holds_for_elements };
+        let test = ValueTest { attribute, classes, symbols, list_rule };
         Self { tests: smallvec![test], access, ..Self::default() }
     }
 

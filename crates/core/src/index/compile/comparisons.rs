@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use crate::index::clause::{NumberKind, NumberRange, Symbols, ValueTest};
+use crate::index::clause::{ListRule, NumberKind, NumberRange, Symbols, ValueTest};
 use crate::index::ids::AttributeId;
 use crate::index::origin::AttributeOrigin;
 use crate::index::term::Scalar;
@@ -13,25 +13,20 @@ use super::clauses::{Clauses, present};
 use super::interner::Interner;
 
 impl Clauses {
-    /// True when `reference` is one of `values`. `holds_for_elements` tells whether one element of a list decides.
-    pub fn equality(
-        reference: &Reference,
-        values: &[Value],
-        holds_for_elements: bool,
-        interner: &mut Interner,
-    ) -> Self {
+    /// True when `reference` is one of `values`. `list_rule` tells what decides a list.
+    pub fn equality(reference: &Reference, values: &[Value], list_rule: ListRule, interner: &mut Interner) -> Self {
         let Some(attribute) = known_reference(reference, interner) else { return Self::unknown() };
         let symbols = symbols_of(attribute, values, interner);
-        Self::one_of(attribute, symbols, holds_for_elements, interner)
+        Self::one_of(attribute, symbols, list_rule, interner)
     }
 
-    /// True when `reference` has a value that is none of `values`.
-    pub fn inequality(reference: &Reference, values: &[Value], interner: &mut Interner) -> Self {
+    /// True when `reference` has a value that is none of `values`. `list_rule` tells what decides a list.
+    pub fn inequality(reference: &Reference, values: &[Value], list_rule: ListRule, interner: &mut Interner) -> Self {
         let Some(attribute) = known_reference(reference, interner) else { return Self::unknown() };
         let mut symbols = symbols_of(attribute, values, interner);
         symbols.sort_unstable();
         symbols.dedup();
-        let test = ValueTest { symbols, ..ValueTest::known(attribute) };
+        let test = ValueTest { symbols, list_rule, ..ValueTest::known(attribute) };
         Self { tests: smallvec![test], access: present(attribute, interner), ..Self::default() }
     }
 
@@ -45,12 +40,11 @@ impl Clauses {
     ) -> Self {
         let literals = std::slice::from_ref(literal);
         match (op, is_negated) {
-            (Comparison::Equal, false) => Self::equality(reference, literals, true, interner),
+            (Comparison::Equal, false) => Self::equality(reference, literals, ListRule::Some, interner),
             // For a list, `<>` is true when some element differs; its negation, when none does.
-            (Comparison::NotEqual, true) => Self::equality(reference, literals, false, interner),
-            (Comparison::NotEqual, false) | (Comparison::Equal, true) => {
-                Self::inequality(reference, literals, interner)
-            }
+            (Comparison::NotEqual, true) => Self::equality(reference, literals, ListRule::Every, interner),
+            (Comparison::NotEqual, false) => Self::inequality(reference, literals, ListRule::Some, interner),
+            (Comparison::Equal, true) => Self::inequality(reference, literals, ListRule::Every, interner),
             (Comparison::Less, _) => Self::range(reference, None, Some((literal, true)), is_negated, interner),
             (Comparison::LessOrEqual, _) => Self::range(reference, None, Some((literal, false)), is_negated, interner),
             (Comparison::Greater, _) => Self::range(reference, Some((literal, true)), None, is_negated, interner),
@@ -74,7 +68,7 @@ impl Clauses {
         let high = high.map_or(Some(f64::INFINITY), |(value, excluded)| exact(value, kind, excluded, f64::next_down));
         if let (Some(test), Some(low), Some(high)) = (known.tests.first_mut(), low, high) {
             let attribute = test.attribute;
-            test.holds_for_elements = !is_negated;
+            test.list_rule = if is_negated { ListRule::Every } else { ListRule::Some };
             if interner.origin(attribute) != AttributeOrigin::Topic {
                 interner.note_range(attribute);
                 if kind != NumberKind::Number {

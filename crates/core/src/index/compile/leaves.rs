@@ -5,7 +5,7 @@ use std::ops::Range;
 use hashbrown::HashSet;
 
 use crate::index::SubscriptionId;
-use crate::index::clause::{AccessKey, ValueTest};
+use crate::index::clause::{AccessKey, ListRule, ValueTest};
 use crate::index::ids::{AttributeId, BranchId, GroupId, LeafId, QueryId, SymbolCode, SymbolPosition};
 use crate::index::layout::attribute_info::AttributeInfo;
 use crate::index::layout::bytes::extend_numbers;
@@ -124,7 +124,7 @@ impl<'b> LeafLayout<'b> {
     /// True when every message of `group` passes `test`.
     fn is_decided(&self, test: &ValueTest, group: &QueryGroup) -> bool {
         let Some(AccessKey::Symbol(symbol)) = group.key else { return false };
-        test.holds_for_elements
+        test.list_rule == ListRule::Some
             && !test.is_open()
             && test.attribute == self.builder.interner.attribute_of(symbol)
             && test.admits(symbol)

@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use crate::index::clause::{Symbols, ValueTest};
+use crate::index::clause::{ListRule, Symbols, ValueTest};
 use crate::index::ids::AttributeId;
 use crate::index::origin::AttributeOrigin;
 use crate::index::term::{Scalar, SymbolTerm};
@@ -26,7 +26,8 @@ impl Clauses {
             Predicate::Constant(value) if *value != is_negated => Self::default(),
             Predicate::Constant(_) => Self::never(),
             Predicate::Truth(reference) => {
-                Self::equality(reference, std::slice::from_ref(&truth), !is_negated, interner)
+                let list_rule = if is_negated { ListRule::Undecided } else { ListRule::Some };
+                Self::equality(reference, std::slice::from_ref(&truth), list_rule, interner)
             }
             Predicate::Compare(Operand::Reference(reference), op, Operand::Literal(literal)) => {
                 Self::comparison(reference, *op, literal, is_negated, interner)
@@ -44,8 +45,8 @@ impl Clauses {
                 false => Self::computed(&[value, low, high], interner),
             },
             Predicate::In(Operand::Reference(reference), values) => match is_negated {
-                true => Self::inequality(reference, values.values(), interner),
-                false => Self::equality(reference, values.values(), true, interner),
+                true => Self::inequality(reference, values.values(), ListRule::Every, interner),
+                false => Self::equality(reference, values.values(), ListRule::Some, interner),
             },
             Predicate::Like(Operand::Reference(reference), pattern) => {
                 Self::like(reference, pattern, is_negated, interner)
@@ -61,14 +62,14 @@ impl Clauses {
             Predicate::Topic(pattern) if !is_negated => {
                 let attribute = interner.attribute(AttributeOrigin::Patterns, "");
                 let symbol = interner.symbol(attribute, SymbolTerm::Pattern(pattern.dialect(), pattern.text()));
-                Self::one_of(attribute, Symbols::from_slice(&[symbol]), true, interner)
+                Self::one_of(attribute, Symbols::from_slice(&[symbol]), ListRule::Some, interner)
             }
             Predicate::Under(Reference::Property(PropertyName { text: name, any_case: false }), ancestor)
                 if !is_negated =>
             {
                 let attribute = interner.attribute(AttributeOrigin::Ancestors, name);
                 let symbol = interner.symbol(attribute, Scalar::Text(ancestor));
-                Self::one_of(attribute, Symbols::from_slice(&[symbol]), true, interner)
+                Self::one_of(attribute, Symbols::from_slice(&[symbol]), ListRule::Some, interner)
             }
             Predicate::Prefix(reference, prefix) if !is_negated && !prefix.is_empty() => {
                 Self::needles(reference, &[(prefix, Anchor::Start)], true, interner)
@@ -94,7 +95,7 @@ impl Clauses {
     pub fn known(reference: &Reference, interner: &mut Interner) -> Self {
         let Some(attribute) = known_reference(reference, interner) else { return Self::unknown() };
         let access = present(attribute, interner);
-        let tests = smallvec![ValueTest { holds_for_elements: true, ..ValueTest::known(attribute) }];
+        let tests = smallvec![ValueTest::known(attribute)];
         Self { tests, needs_evaluation: true, access, ..Self::default() }
     }
 

@@ -21,7 +21,7 @@ pub const ATTRIBUTES_MAX: usize = 256;
 struct AttributeSummary {
     leaf_count: usize,
     ruled_out: ByClass<Vec<LeafId>>,
-    /// Leaves with queries that no element of a list decides.
+    /// Leaves with queries that do not simply hold of a list when they hold of some element.
     undecided: Vec<LeafId>,
     /// Leaves where a symbol rules out all queries and `Other` does not, or the other way round.
     differing: HashMap<SymbolCode, Vec<LeafId>>,
@@ -49,7 +49,7 @@ impl SummaryBuilder {
                     ruled_out.push(leaf);
                 }
             }
-            if masks.single != 0 {
+            if masks.lists.of_plain != 0 {
                 attribute.undecided.push(leaf);
             }
             for &(code, mask) in &masks.values {

@@ -1,6 +1,6 @@
 //! The clauses of predicates about texts: needles and words that have to stand in them.
 
-use crate::index::clause::Symbols;
+use crate::index::clause::{ListRule, Symbols};
 use crate::index::origin::AttributeOrigin;
 use crate::index::term::{Scalar, SymbolTerm};
 use crate::message::Value;
@@ -51,7 +51,7 @@ impl Clauses {
         };
         let symbols = needles.iter().map(symbol).collect();
         let is_exact = is_exact && needles.iter().all(|(needle, _)| needle.len() <= NEEDLE_BYTES_MAX);
-        Self { needs_evaluation: !is_exact, ..Self::one_of(attribute, symbols, true, interner) }
+        Self { needs_evaluation: !is_exact, ..Self::one_of(attribute, symbols, ListRule::Some, interner) }
     }
 
     /// True, if at all, of texts that have all of `words`; when `is_exact`, of all such texts. The longest word is looked for,
@@ -67,7 +67,7 @@ impl Clauses {
         let longest = words.iter().max_by_key(|word| word.len()).expect("a phrase has a word");
         let symbol = interner.symbol(attribute, Scalar::Text(longest));
         let symbols = Symbols::from_slice(&[symbol]);
-        Self { needs_evaluation: !is_exact, ..Self::one_of(attribute, symbols, true, interner) }
+        Self { needs_evaluation: !is_exact, ..Self::one_of(attribute, symbols, ListRule::Some, interner) }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use crate::index::clause::NumberKind;
 use crate::index::ids::AttributeId;
-use crate::index::layout::bytes::{WordBytes, halves, word};
+use crate::index::layout::bytes::{WordBytes, halves, ones, word};
 
 use super::bounds::{DAY, DENSE, HULL, NEGATED, TIME, WHOLE};
-use super::message_codes::{AttributeCode, MessageCodes};
+use super::message_codes::{AttributeCode, ElementNumber, ListKind, MessageCodes};
+use super::number::MessageNumber;
 use super::query::LEAF_QUERIES;
 
 /// The bounds of one attribute and kind.
@@ -35,15 +36,20 @@ impl<'a> BoundsView<'a> {
         Some(Self { words, head, who, size, start, end: start + 2 * size })
     }
 
-    /// The queries whose range holds, or that have none. For a list, the queries that ask are added to
-    /// `undecided`.
+    /// The queries whose range holds, or that have none. A range holds of a list when it holds of some element. Where that
+    /// would have to hold of none and some may be unknown, the queries that ask are added to `undecided`.
     #[inline(always)]
     pub fn within(&self, alive: u64, codes: &MessageCodes, undecided: &mut u64) -> Option<u64> {
         let (attribute, flags) = halves(self.head);
         let (attribute, flags) = (AttributeId(attribute), u64::from(flags));
-        if matches!(codes.get(attribute)?, AttributeCode::List(_)) {
-            *undecided |= self.who;
-            return Some(u64::MAX);
+        if let AttributeCode::List(_, kind) = codes.get(attribute)? {
+            if flags & NEGATED != 0 && kind == ListKind::Mixed {
+                *undecided |= self.who;
+                return Some(u64::MAX);
+            }
+            let numbers = codes.element_numbers(attribute, kind_of(flags));
+            let between = self.between_some(numbers, flags & WHOLE != 0, alive)?;
+            return Some(!self.who | if flags & NEGATED != 0 { !between } else { between });
         }
         let number = codes.number(attribute, kind_of(flags))?;
         let between = if flags & WHOLE != 0 {
@@ -52,6 +58,37 @@ impl<'a> BoundsView<'a> {
             self.between(number.exact, f64::from_le_bytes, alive)?
         };
         Some(!self.who | if flags & NEGATED != 0 { !between } else { between })
+    }
+
+    /// The queries of `alive` whose bounds hold one of `numbers`. Cost: for each, logarithmic in the numbers.
+    #[cold]
+    fn between_some(&self, numbers: &[ElementNumber], is_whole: bool, alive: u64) -> Option<u64> {
+        if is_whole {
+            self.hold_some(numbers, |number| number.rank, i32::from_le_bytes, alive)
+        } else {
+            self.hold_some(numbers, |number| number.exact, f64::from_le_bytes, alive)
+        }
+    }
+
+    fn hold_some<T: PartialOrd + Copy, const BYTES: usize>(
+        &self,
+        numbers: &[ElementNumber],
+        own: impl Fn(MessageNumber) -> T,
+        read: impl Fn([u8; BYTES]) -> T,
+        alive: u64,
+    ) -> Option<u64> {
+        let column = |from: usize| Some(self.words.get(from..from + self.size)?.as_flattened().as_chunks::<BYTES>().0);
+        let (low, high) = (column(self.start)?, column(self.start + self.size)?);
+        let mut holding = 0;
+        for bit in ones(self.who & alive) {
+            let before = if self.head >> 32 & DENSE != 0 { u64::MAX } else { self.who };
+            let seat = (before & ((1 << bit) - 1)).count_ones() as usize;
+            let (low, high) = (read(*low.get(seat)?), read(*high.get(seat)?));
+            let first = numbers.partition_point(|number| own(number.number) < low);
+            let holds = numbers.get(first).is_some_and(|number| own(number.number) <= high);
+            holding |= u64::from(holds) << bit;
+        }
+        Some(holding)
     }
 
     /// The queries of `alive` whose bounds hold `number`. Where similar bounds lie together, the hull alone decides most

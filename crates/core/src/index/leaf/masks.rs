@@ -1,6 +1,6 @@
 //! The masks of one attribute in a leaf, as they are built and written.
 
-use crate::index::clause::ValueTest;
+use crate::index::clause::{ListRule, ValueTest};
 use crate::index::ids::{AttributeId, SymbolCode};
 use crate::index::layout::bytes::{extend_pairs, flags_of};
 use crate::index::value_class::{ByClass, ValueClass};
@@ -11,13 +11,24 @@ pub const OPEN: u64 = 1;
 pub const CLASSES: u64 = 2;
 /// With this flag, the codes of the values are listed.
 pub const LISTED: u64 = 4;
-/// With this flag, there is a mask of the queries whose test no element of a list decides.
-pub const SINGLE: u64 = 8;
+/// With this flag, there are masks of how the tests decide lists.
+pub const LISTS: u64 = 8;
 /// Masks lie at the positions of their codes, unless there are more than this many times as many codes as masks.
 const DENSE_MAX: usize = 4;
 
 /// A test with the bit of its query.
 pub type TestBit<'q> = (u64, &'q ValueTest);
+
+/// The queries whose tests do not simply hold of a list when they hold of some element.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListMasks {
+    /// Whose test decides no list: they are evaluated.
+    pub undecided: u64,
+    /// Whose test has to hold of every element.
+    pub every: u64,
+    /// Whose test only decides plain lists, of known values that read in one way; all of the above, too.
+    pub of_plain: u64,
+}
 
 /// The masks of one attribute.
 #[derive(Debug)]
@@ -26,8 +37,8 @@ pub struct AttributeMasks {
     pub attribute: AttributeId,
     /// The queries that do not ask about the attribute.
     pub free: u64,
-    /// The queries whose test no single element of a list decides: for a list, they are evaluated.
-    pub single: u64,
+    /// How the tests decide lists.
+    pub lists: ListMasks,
     /// The queries that values without a symbol do not rule out.
     pub by_class: ByClass<u64>,
     /// The masks of symbols, by ascending code.
@@ -51,9 +62,15 @@ impl AttributeMasks {
             // A closed test admits what it names, and an open one rules it out.
             values.last_mut().expect("just made").1 ^= bit;
         }
-        let undecided = tests.iter().filter(|(_, test)| !test.holds_for_elements);
-        let single = undecided.fold(0, |mask, (bit, _)| mask | bit);
-        Self { attribute: tests[0].1.attribute, free, single, by_class, values }
+        let of_rule = |is_it: fn(&ValueTest) -> bool| {
+            tests.iter().filter(|(_, test)| is_it(test)).fold(0, |mask, (bit, _)| mask | bit)
+        };
+        let lists = ListMasks {
+            undecided: of_rule(|test| test.list_rule == ListRule::Undecided),
+            every: of_rule(|test| test.list_rule == ListRule::Every),
+            of_plain: of_rule(|test| !test.decides_any_list()),
+        };
+        Self { attribute: tests[0].1.attribute, free, lists, by_class, values }
     }
 
     /// The mask of a value without a mask of its own.
@@ -63,7 +80,7 @@ impl AttributeMasks {
 
     /// True when every value, and every element of a list, rules out all of `everyone`, or none.
     pub fn is_uniform(&self, everyone: u64) -> bool {
-        if self.single != 0 {
+        if self.lists != ListMasks::default() {
             return false;
         }
         let masks = self.values.iter().map(|(_, mask)| *mask).chain(self.by_class.0);
@@ -82,10 +99,11 @@ impl AttributeMasks {
         let (is_open, has_classes) = (other != self.free, classes != [self.free; 3]);
         let codes = self.values.last().map_or(0, |(code, _)| code.index() + 1);
         let is_listed = codes > DENSE_MAX * self.values.len();
-        let flags =
-            flags_of([(is_open, OPEN), (has_classes, CLASSES), (is_listed, LISTED), (self.single != 0, SINGLE)]);
+        let has_rules = self.lists != ListMasks::default();
+        let flags = flags_of([(is_open, OPEN), (has_classes, CLASSES), (is_listed, LISTED), (has_rules, LISTS)]);
         let count = if is_listed { self.values.len() } else { codes };
-        bodies.extend((self.single != 0).then_some(self.single));
+        let ListMasks { undecided, every, of_plain } = self.lists;
+        bodies.extend(has_rules.then_some([undecided, every, of_plain]).into_iter().flatten());
         bodies.extend(has_classes.then_some(classes).into_iter().flatten());
         bodies.extend(is_open.then_some(self.free));
         heads.push(u64::from(self.attribute.0) | ((start + bodies.len()) as u64) << 32);

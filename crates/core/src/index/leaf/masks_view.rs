@@ -5,8 +5,8 @@ use crate::index::layout::bytes::{NumberBytes, WordBytes, halves, word};
 use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::value_class::ValueClass;
 
-use super::masks::{CLASSES, LISTED, OPEN, SINGLE};
-use super::message_codes::{AttributeCode, MessageCodes};
+use super::masks::{CLASSES, LISTED, LISTS, ListMasks, OPEN};
+use super::message_codes::{AttributeCode, ListKind, MessageCodes};
 
 /// The masks of one attribute. Only their head has been read: masks lie far apart, and usually one word is needed.
 pub struct MasksView<'a> {
@@ -27,8 +27,8 @@ impl<'a> MasksView<'a> {
         Some(Self { words, attribute, flags, count: count as usize, start: start as usize })
     }
 
-    /// The queries that the message does not rule out. A list rules out those that none of its elements admits; those that no
-    /// element decides are added to `undecided`.
+    /// The queries that the message does not rule out. A list rules out each by the rule of its test; those that it does not
+    /// decide are added to `undecided`.
     #[inline(always)]
     pub fn mask(&self, codes: &MessageCodes, undecided: &mut u64) -> Option<u64> {
         if let Some(code) = codes.symbol(self.attribute)? {
@@ -37,12 +37,8 @@ impl<'a> MasksView<'a> {
         match codes.get(self.attribute)? {
             AttributeCode::Class(ValueClass::Other) | AttributeCode::Symbol => self.other(),
             AttributeCode::Class(class) => self.of_class(class),
-            AttributeCode::Several(symbols) => self.of_several(symbols),
-            AttributeCode::List(symbols) => {
-                let single = self.single()?;
-                *undecided |= single;
-                Some(self.of_several(symbols)? | single)
-            }
+            AttributeCode::Several(symbols) => Some(self.of_several(symbols)?.0 | self.other()?),
+            AttributeCode::List(symbols, kind) => self.of_list(symbols, kind, undecided),
         }
     }
 
@@ -56,13 +52,30 @@ impl<'a> MasksView<'a> {
         word(self.words, self.start.checked_sub(usize::from(self.flags & OPEN != 0))?)
     }
 
-    /// The queries that no element of a list decides.
-    fn single(&self) -> Option<u64> {
-        if self.flags & SINGLE == 0 {
-            return Some(0);
+    /// The queries that a list does not rule out.
+    fn of_list(&self, symbols: &[(AttributeId, SymbolInfo)], kind: ListKind, undecided: &mut u64) -> Option<u64> {
+        let ListMasks { undecided: unclear, every, of_plain } = self.lists()?;
+        let (mut some, mut all) = self.of_several(symbols)?;
+        if kind != ListKind::Named {
+            some |= self.other()?;
+            all &= self.other()?;
         }
-        let before = 1 + usize::from(self.flags & OPEN != 0) + if self.flags & CLASSES == 0 { 0 } else { 3 };
-        word(self.words, self.start.checked_sub(before)?)
+        if kind == ListKind::Mixed {
+            *undecided |= of_plain;
+            return Some(some | of_plain);
+        }
+        *undecided |= unclear;
+        Some(some & !every | all & every | unclear)
+    }
+
+    /// How the tests decide lists.
+    fn lists(&self) -> Option<ListMasks> {
+        if self.flags & LISTS == 0 {
+            return Some(ListMasks::default());
+        }
+        let before = 3 + usize::from(self.flags & OPEN != 0) + if self.flags & CLASSES == 0 { 0 } else { 3 };
+        let mask = |index| word(self.words, self.start.checked_sub(before)? + index);
+        Some(ListMasks { undecided: mask(0)?, every: mask(1)?, of_plain: mask(2)? })
     }
 
     /// The mask of a class apart from `Other`.
@@ -87,28 +100,40 @@ impl<'a> MasksView<'a> {
         Some((codes, self.words.get(at..at + self.count)?))
     }
 
-    /// The queries that any of several symbols admits. Cost: linear in the message's symbols or in the masks, whichever are
-    /// fewer, times the logarithm of the others.
-    fn of_several(&self, symbols: &[(AttributeId, SymbolInfo)]) -> Option<u64> {
+    /// The queries that any of several symbols admits, and those that each does. Cost: linear in the message's symbols or in
+    /// the masks, whichever are fewer, times the logarithm of the others.
+    fn of_several(&self, symbols: &[(AttributeId, SymbolInfo)]) -> Option<(u64, u64)> {
         let (codes, masks) = self.values()?;
         let mine = &symbols[symbols.partition_point(|(attribute, _)| *attribute < self.attribute)..];
-        let mut mine = &mine[..mine.partition_point(|(attribute, _)| *attribute == self.attribute)];
+        let mine = &mine[..mine.partition_point(|(attribute, _)| *attribute == self.attribute)];
+        let (mut any, mut all) = (0, u64::MAX);
+        let mut add = |mask: u64| {
+            any |= mask;
+            all &= mask;
+        };
         if self.flags & LISTED == 0 {
-            mine = &mine[..mine.partition_point(|(_, symbol)| symbol.code.index() < masks.len())];
-        }
-        let mut all = self.other()?;
-        if self.flags & LISTED == 0 || mine.len() <= codes.len() {
+            let with_mask = &mine[..mine.partition_point(|(_, symbol)| symbol.code.index() < masks.len())];
+            for (_, symbol) in with_mask {
+                add(u64::from_le_bytes(*masks.get(symbol.code.index())?));
+            }
+            if with_mask.len() < mine.len() {
+                add(self.other()?);
+            }
+        } else if mine.len() <= codes.len() {
             for (_, symbol) in mine {
-                all |= self.of(symbol.code)?;
+                add(self.of(symbol.code)?);
             }
         } else {
-            let is_mine = |code: &NumberBytes| {
-                mine.binary_search_by_key(&SymbolCode::from_le_bytes(*code), |(_, symbol)| symbol.code).is_ok()
-            };
-            let admitting = codes.iter().zip(masks).filter(|(code, _)| is_mine(code));
-            admitting.for_each(|(_, one)| all |= u64::from_le_bytes(*one));
+            // More symbols than masks, each once: some have none.
+            add(self.other()?);
+            for (code, mask) in codes.iter().zip(masks) {
+                let code = SymbolCode::from_le_bytes(*code);
+                if mine.binary_search_by_key(&code, |(_, symbol)| symbol.code).is_ok() {
+                    add(u64::from_le_bytes(*mask));
+                }
+            }
         }
-        Some(all)
+        Some((any, all))
     }
 
     /// The queries that the value with this code admits; those of `other` when it has no mask of its own.

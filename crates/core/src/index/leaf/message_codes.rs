@@ -13,12 +13,32 @@ pub enum AttributeCode<'a> {
     /// It has a value that no query names, or none.
     Class(ValueClass),
     /// A list: each element is a value of its own. The slice holds their symbols, as that of [`Self::Several`].
-    List(&'a [(AttributeId, SymbolInfo)]),
+    List(&'a [(AttributeId, SymbolInfo)], ListKind),
     /// A value that queries name; [`MessageCodes::symbol`] tells its code.
     Symbol,
     /// All that a value is or is below, or that stands in a text. The slice holds the symbols of all such attributes,
     /// ordered by attribute and code.
     Several(&'a [(AttributeId, SymbolInfo)]),
+}
+
+/// What is known of the elements of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListKind {
+    /// Some may be unknown, or read in several ways.
+    Mixed,
+    /// Each is one known value, and queries name all of them.
+    Named,
+    /// Each is one known value, and some have no symbol.
+    Plain,
+}
+
+/// A number of an element of a list.
+#[derive(Clone, Copy, Debug)]
+pub struct ElementNumber {
+    attribute: AttributeId,
+    kind: NumberKind,
+    /// The number.
+    pub number: MessageNumber,
 }
 
 // A code of 32 bits is that of a symbol, or one of these.
@@ -27,12 +47,14 @@ const NULL: u32 = packed(ValueClass::Null);
 const VALUELESS: u32 = packed(ValueClass::Valueless);
 /// The lowest of them, for [`MessageCodes::symbol`].
 const OTHER: u32 = packed(ValueClass::Other);
-const LIST: u32 = u32::MAX;
+const MIXED_LIST: u32 = u32::MAX;
 const SEVERAL: u32 = u32::MAX - 1;
+const NAMED_LIST: u32 = u32::MAX - 2;
+const PLAIN_LIST: u32 = u32::MAX - 3;
 
 /// The code of a class. That of `Other` is below those of all other classes.
 const fn packed(class: ValueClass) -> u32 {
-    u32::MAX - 2 - class as u32
+    u32::MAX - 4 - class as u32
 }
 
 /// A message in the codes of a segment. Between two segments every attribute is absent again.
@@ -44,6 +66,8 @@ pub struct MessageCodes {
     numbers: Vec<[MessageNumber; NumberKind::COUNT]>,
     touched: Vec<AttributeId>,
     several: Vec<(AttributeId, SymbolInfo)>,
+    /// The numbers of the elements of lists; ordered when all are known.
+    element_numbers: Vec<ElementNumber>,
 }
 
 impl MessageCodes {
@@ -54,6 +78,7 @@ impl MessageCodes {
             self.numbers[attribute.index()] = [MessageNumber::NONE; NumberKind::COUNT];
         }
         self.several.clear();
+        self.element_numbers.clear();
         if self.codes.len() < attribute_count {
             self.codes.resize(attribute_count, (ABSENT, SummaryId::NONE));
             self.numbers.resize(attribute_count, [MessageNumber::NONE; NumberKind::COUNT]);
@@ -70,9 +95,14 @@ impl MessageCodes {
         self.put(attribute, packed(class), SummaryId::NONE);
     }
 
-    /// Make the attribute a list, of which no element is known yet.
-    pub fn set_list(&mut self, attribute: AttributeId) {
-        self.put(attribute, LIST, SummaryId::NONE);
+    /// Make the attribute a list.
+    pub fn set_list(&mut self, attribute: AttributeId, kind: ListKind) {
+        let code = match kind {
+            ListKind::Mixed => MIXED_LIST,
+            ListKind::Named => NAMED_LIST,
+            ListKind::Plain => PLAIN_LIST,
+        };
+        self.put(attribute, code, SummaryId::NONE);
     }
 
     /// Give the attribute a value that queries name.
@@ -98,13 +128,34 @@ impl MessageCodes {
         self.several.push((attribute, symbol));
     }
 
-    /// Order what attributes have several of by attribute and code.
+    /// Add a number of an element of a list.
+    pub fn add_element_number(&mut self, attribute: AttributeId, kind: NumberKind, number: f64) {
+        if !number.is_nan() {
+            self.element_numbers.push(ElementNumber { attribute, kind, number: number.into() });
+        }
+    }
+
+    /// The numbers of a kind of the elements of a list, ascending.
+    #[must_use]
+    pub fn element_numbers(&self, attribute: AttributeId, kind: NumberKind) -> &[ElementNumber] {
+        let key = (attribute, kind as usize);
+        let is_before = |number: &ElementNumber| (number.attribute, number.kind as usize) < key;
+        let own = &self.element_numbers[self.element_numbers.partition_point(is_before)..];
+        &own[..own.partition_point(|number| (number.attribute, number.kind as usize) == key)]
+    }
+
+    /// Order what attributes have several of: symbols by attribute and code, each once, and numbers.
     pub fn sort_several(&mut self) {
+        let key = |number: &ElementNumber| (number.attribute, number.kind as usize);
+        let order =
+            |a: &ElementNumber, b: &ElementNumber| key(a).cmp(&key(b)).then(a.number.exact.total_cmp(&b.number.exact));
+        self.element_numbers.sort_unstable_by(order);
         if self.several.len() > 1 {
             let key = |(attribute, symbol): &(AttributeId, SymbolInfo)| {
                 u64::from(attribute.0) << 32 | u64::from(symbol.code.0)
             };
             self.several.sort_unstable_by_key(key);
+            self.several.dedup_by_key(|own| key(own));
         }
     }
 
@@ -127,7 +178,9 @@ impl MessageCodes {
             NULL => AttributeCode::Class(ValueClass::Null),
             VALUELESS => AttributeCode::Class(ValueClass::Valueless),
             OTHER => AttributeCode::Class(ValueClass::Other),
-            LIST => AttributeCode::List(&self.several),
+            MIXED_LIST => AttributeCode::List(&self.several, ListKind::Mixed),
+            NAMED_LIST => AttributeCode::List(&self.several, ListKind::Named),
+            PLAIN_LIST => AttributeCode::List(&self.several, ListKind::Plain),
             SEVERAL => AttributeCode::Several(&self.several),
             _ => AttributeCode::Symbol,
         })

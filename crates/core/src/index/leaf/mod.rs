@@ -13,7 +13,7 @@
 //! verify       with VERIFY: the queries that have to be evaluated
 //! attributes   of each: number (32), where its `other` is (32); values (32), flags (32)
 //! choices      of each: how many attributes; the queries without this choice; the attributes, as above
-//! masks        with SINGLE: the queries that no element of a list decides; with CLASSES: absent, null, valueless; with OPEN: the queries that do not ask, else `other` says it;
+//! masks        with LISTS: the queries that no list decides, of every element, of plain lists; with CLASSES: absent, null, valueless; with OPEN: the queries that do not ask, else `other` says it;
 //!              other; then the masks, with LISTED after the codes of their values, ascending, two per word; without, the
 //!              first mask is that of code 0, the next that of code 1
 //! bounds       for each attribute and kind (`bounds.rs`)

@@ -5,9 +5,10 @@ use crate::error::EngineError;
 use crate::hierarchy::{Hierarchies, Hierarchy};
 use crate::index::clause::NumberKind;
 use crate::index::ids::AttributeId;
+use crate::index::layout::attribute_info::AttributeInfo;
 use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::layout::symbol_table::{find, find_hashed, prefetch_hashed};
-use crate::index::leaf::message_codes::AttributeCode;
+use crate::index::leaf::message_codes::{AttributeCode, ListKind};
 use crate::index::segment::Segment;
 use crate::index::segment::attributes::{NamedAttributes, TextAttributes};
 use crate::index::segment::text_search::words_of;
@@ -154,36 +155,57 @@ impl Segment {
                     None => scratch.codes.set_class(attribute, ValueClass::Other),
                 }
                 if info.has_ranges {
-                    encode_number(attribute, number, scratch);
+                    numbers_of(number).for_each(|(kind, number)| scratch.codes.set_number(attribute, kind, number));
                 }
                 if info.has_times {
                     self.encode_time(attribute, number, scratch)?;
                 }
             }
-            Resolved::Many(values) => {
-                scratch.codes.set_list(attribute);
-                for value in values {
-                    self.encode_element(attribute, value, scratch)?;
-                    if let Some(time) = value.as_time().filter(|_| info.has_times) {
-                        self.encode_element(attribute, &time, scratch)?;
-                    }
-                }
-            }
+            Resolved::Many(values) => self.encode_list(attribute, info, values, scratch)?,
         }
         Ok(())
     }
 
-    /// Encode one element of a list.
+    /// Encode each element of a list, and what a text reads as where queries name times.
+    fn encode_list(
+        &self,
+        attribute: AttributeId,
+        info: &AttributeInfo,
+        values: &[&Value],
+        scratch: &mut SegmentScratch,
+    ) -> Result<(), EngineError> {
+        let mut kind = ListKind::Named;
+        for value in values {
+            let is_named = self.encode_element(attribute, value, scratch)?;
+            let time = value.as_time().filter(|_| info.has_times);
+            if Scalar::of(value).is_none() || time.is_some() {
+                kind = ListKind::Mixed;
+            } else if !is_named && kind == ListKind::Named {
+                kind = ListKind::Plain;
+            }
+            if let Some(time) = time {
+                self.encode_element(attribute, &time, scratch)?;
+            }
+        }
+        scratch.codes.set_list(attribute, kind);
+        Ok(())
+    }
+
+    /// Encode one element of a list. Returns whether it has a symbol.
     fn encode_element(
         &self,
         attribute: AttributeId,
         value: &Value,
         scratch: &mut SegmentScratch,
-    ) -> Result<(), EngineError> {
-        if let Some(symbol) = self.push_group(attribute, value, scratch)? {
+    ) -> Result<bool, EngineError> {
+        let symbol = self.push_group(attribute, value, scratch)?;
+        if let Some(symbol) = symbol {
             scratch.codes.add_element(attribute, symbol);
         }
-        Ok(())
+        if self.attributes.info(attribute).has_ranges {
+            numbers_of(value).for_each(|(kind, number)| scratch.codes.add_element_number(attribute, kind, number));
+        }
+        Ok(symbol.is_some())
     }
 
     /// Add the group of the queries that ask for `value`; returns the symbol of the value.
@@ -208,13 +230,15 @@ impl Segment {
         scratch: &mut SegmentScratch,
     ) -> Result<(), EngineError> {
         let Some(time) = text.as_time() else { return Ok(()) };
-        encode_number(attribute, &time, scratch);
+        numbers_of(&time).for_each(|(kind, number)| scratch.codes.set_number(attribute, kind, number));
         let is_text_named = matches!(scratch.codes.get(attribute), Some(AttributeCode::Symbol));
         match self.push_group(attribute, &time, scratch)? {
             Some(symbol) if is_text_named => {
-                scratch.codes.set_list(attribute);
+                scratch.codes.set_list(attribute, ListKind::Mixed);
                 scratch.codes.add_element(attribute, symbol);
                 self.encode_element(attribute, text, scratch)?;
+                let numbers = numbers_of(&time);
+                numbers.for_each(|(kind, number)| scratch.codes.add_element_number(attribute, kind, number));
             }
             Some(symbol) => scratch.codes.set_symbol(attribute, symbol),
             None => {}
@@ -320,16 +344,15 @@ impl Segment {
     }
 }
 
-fn encode_number(attribute: AttributeId, value: &Value, scratch: &mut SegmentScratch) {
+/// The numbers that ranges compare a value by, with the kind of each.
+fn numbers_of(value: &Value) -> impl Iterator<Item = (NumberKind, f64)> {
     #[expect(clippy::cast_precision_loss, reason = "bounds are below 2^53, and rounding keeps a value on its side")]
-    match value {
-        Value::Int(value) => scratch.codes.set_number(attribute, NumberKind::Number, *value as f64),
-        Value::Float(value) => scratch.codes.set_number(attribute, NumberKind::Number, *value),
-        Value::Timestamp(micros) => {
-            scratch.codes.set_number(attribute, NumberKind::Time, *micros as f64);
-            scratch.codes.set_number(attribute, NumberKind::Day, *micros as f64);
-        }
-        Value::Day(micros) => scratch.codes.set_number(attribute, NumberKind::Day, *micros as f64),
-        _ => {}
-    }
+    let numbers = match value {
+        Value::Int(value) => [Some((NumberKind::Number, *value as f64)), None],
+        Value::Float(value) => [Some((NumberKind::Number, *value)), None],
+        Value::Timestamp(micros) => [Some((NumberKind::Time, *micros as f64)), Some((NumberKind::Day, *micros as f64))],
+        Value::Day(micros) => [Some((NumberKind::Day, *micros as f64)), None],
+        _ => [None, None],
+    };
+    numbers.into_iter().flatten()
 }

@@ -46,7 +46,7 @@ impl Segment {
                 None => SummaryId::NONE,
                 Some(AttributeCode::Class(class)) => info.summaries.get(class),
                 Some(AttributeCode::Symbol) => own_or_other(scratch.codes.summary(attribute), info),
-                Some(AttributeCode::Several(_) | AttributeCode::List(_)) => {
+                Some(AttributeCode::Several(_) | AttributeCode::List(..)) => {
                     self.join_summaries(index, attribute, info, scratch).ok_or_else(|| self.contradiction())?;
                     SummaryId::NONE
                 }
@@ -91,7 +91,7 @@ impl Segment {
     ) -> Option<()> {
         let (start, words) = (scratch.joined.len(), self.summary_words());
         scratch.joined.resize(start + words, 0);
-        if let Some(AttributeCode::List(_)) = scratch.codes.get(attribute)
+        if let Some(AttributeCode::List(..)) = scratch.codes.get(attribute)
             && info.undecided != SummaryId::NONE
         {
             let summary = index.summary(info.undecided, words, 0, words)?;

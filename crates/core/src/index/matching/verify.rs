@@ -7,6 +7,7 @@ use crate::index::ids::SharedPredicateId;
 use crate::index::layout::bytes::NumberBytes;
 use crate::index::segment::Segment;
 use crate::index::segment::index_view::IndexView;
+use crate::index::segment::regex_sets::{RegexSets, SET_MIN};
 use crate::message::Message;
 
 use super::MatchState;
@@ -24,6 +25,12 @@ impl Segment {
         let SegmentScratch { unsure, predicates, ids, .. } = scratch;
         predicates.begin(self.shared_predicate_count());
         // A query may be a candidate by several of its keys or branches.
+        // Few expressions are searched for faster one by one. What an allowance cannot pay for is not built.
+        let sets = match message.allowance().is_unlimited() {
+            _ if unsure.len() < SET_MIN => None,
+            true => self.regex_sets()?,
+            false => self.built_regex_sets(),
+        };
         unsure.sort_unstable();
         unsure.dedup_by_key(|(query, _)| *query);
         for &(query, is_whole) in &*unsure {
@@ -31,7 +38,7 @@ impl Segment {
                 return Ok(());
             }
             let is_true = match self.verification(query)? {
-                Some(shared) if !is_whole => self.are_true(shared, message, state.hierarchies, predicates)?,
+                Some(shared) if !is_whole => self.are_true(shared, message, (state.hierarchies, sets), predicates)?,
                 _ => self.query(query)?.is_true(message, Some(state.hierarchies)),
             };
             if is_true {
@@ -47,14 +54,17 @@ impl Segment {
         &self,
         predicates: &[NumberBytes],
         message: &Message<'_>,
-        hierarchies: &Hierarchies,
+        (hierarchies, sets): (&Hierarchies, Option<&RegexSets>),
         memo: &mut PredicateMemo,
     ) -> Result<bool, EngineError> {
         for predicate in predicates {
             let predicate = SharedPredicateId::from_le_bytes(*predicate);
-            let evaluate =
-                || Ok::<_, EngineError>(self.shared_predicate(predicate)?.is_true(message, Some(hierarchies)));
-            if !memo.is_true(predicate, evaluate)?.ok_or_else(|| self.contradiction())? {
+            if memo.get(predicate).is_none()
+                && !sets.is_some_and(|sets| sets.search(predicate, message, |other, is_true| memo.set(other, is_true)))
+            {
+                memo.set(predicate, self.shared_predicate(predicate)?.is_true(message, Some(hierarchies)));
+            }
+            if !memo.get(predicate).ok_or_else(|| self.contradiction())? {
                 return Ok(false);
             }
         }
@@ -82,16 +92,15 @@ impl PredicateMemo {
         });
     }
 
-    /// Whether `predicate` is true: the known result, or that of `evaluate`. None when there is no such predicate.
-    fn is_true<E>(
-        &mut self,
-        predicate: SharedPredicateId,
-        evaluate: impl FnOnce() -> Result<bool, E>,
-    ) -> Result<Option<bool>, E> {
-        let Some(stamp) = self.stamps.get_mut(predicate.index()) else { return Ok(None) };
-        if stamp.0 != self.now {
-            *stamp = (self.now, evaluate()?);
+    /// Whether `predicate` is true; None when it is not known yet.
+    fn get(&self, predicate: SharedPredicateId) -> Option<bool> {
+        self.stamps.get(predicate.index()).filter(|stamp| stamp.0 == self.now).map(|stamp| stamp.1)
+    }
+
+    /// Note whether `predicate` is true, if there is such a predicate.
+    fn set(&mut self, predicate: SharedPredicateId, is_true: bool) {
+        if let Some(stamp) = self.stamps.get_mut(predicate.index()) {
+            *stamp = (self.now, is_true);
         }
-        Ok(Some(stamp.1))
     }
 }

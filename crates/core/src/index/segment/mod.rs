@@ -9,6 +9,7 @@ pub mod guard;
 pub mod index_view;
 pub mod patterns;
 pub mod queries;
+pub mod regex_sets;
 pub mod subscriptions;
 pub mod tail;
 pub mod text_search;
@@ -28,6 +29,7 @@ use crate::index::layout::store::SectionStore;
 use attributes::Attributes;
 use field_index::FieldIndex;
 use queries::KeptQueries;
+use regex_sets::RegexSets;
 use text_search::TextSearch;
 use tombstones::Tombstones;
 
@@ -47,6 +49,8 @@ pub struct Segment {
     pub trie_id: TrieId,
     queries: KeptQueries,
     shared_predicates: Vec<OnceLock<Query>>,
+    /// The regular expressions among them that are searched for together; built when many are first evaluated.
+    regex_sets: OnceLock<RegexSets>,
     position_count: usize,
     query_count: usize,
     /// The number of leaves that summaries cover.
@@ -90,6 +94,7 @@ impl Segment {
             trie_id: TrieId::default(),
             queries: KeptQueries::new(query_count),
             shared_predicates: (0..shared_predicate_count).map(|_| OnceLock::new()).collect(),
+            regex_sets: OnceLock::new(),
             position_count,
             query_count,
             wide_leaf_count,

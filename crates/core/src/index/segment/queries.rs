@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::EngineError;
-use crate::index::codec::decode;
+use crate::index::codec::{decode, is_regex};
 use crate::index::ids::{QueryId, SharedPredicateId};
 use crate::index::layout::bytes::NumberBytes;
 use crate::index::layout::sections::SectionName;
@@ -12,6 +12,7 @@ use crate::query::Query;
 
 use super::Segment;
 use super::field_index::FieldIndex;
+use super::regex_sets::{RegexSets, SET_MIN};
 
 /// The number of decoded queries in a chunk. Chunks are allocated when needed, so that opening allocates next to nothing.
 const CHUNK: usize = 64;
@@ -124,6 +125,35 @@ impl Segment {
         Ok(cell.get_or_init(|| query))
     }
 
+    /// The regular expressions that are searched for together, built on first use; None when there are too few.
+    ///
+    /// # Errors
+    /// Damage in the shared predicates.
+    pub fn regex_sets(&self) -> Result<Option<&RegexSets>, EngineError> {
+        if self.shared_predicate_count() < SET_MIN {
+            return Ok(None);
+        }
+        if let Some(sets) = self.regex_sets.get() {
+            return Ok(Some(sets));
+        }
+        let sets = RegexSets::of(self)?;
+        Ok(Some(self.regex_sets.get_or_init(|| sets)))
+    }
+
+    /// The regular expressions that are searched for together, if they have been built.
+    pub fn built_regex_sets(&self) -> Option<&RegexSets> {
+        self.regex_sets.get()
+    }
+
+    /// True when a shared predicate is a regular expression, or its negation. It is not decoded.
+    ///
+    /// # Errors
+    /// Damage in the shared predicates.
+    pub fn is_shared_regex(&self, predicate: SharedPredicateId) -> Result<bool, EngineError> {
+        let (ends, predicates) = (SectionName::SharedPredicateEnds, SectionName::SharedPredicates);
+        Ok(is_regex(self.store.item(ends, predicates, predicate.index())?))
+    }
+
     /// Keep the shared predicates that take long to compile, so that no match waits for it.
     pub fn keep_shared_predicates(&self, predicates: Vec<Query>) {
         for (cell, predicate) in self.shared_predicates.iter().zip(predicates) {
@@ -133,12 +163,13 @@ impl Segment {
         }
     }
 
-    /// Build what finds needles and words in texts now, rather than for the first text.
+    /// Build what finds needles, words and regular expressions in texts now, rather than for the first text.
     ///
     /// # Errors
-    /// Damage in the section of needles and words.
+    /// Damage in the section of needles and words, or in the shared predicates.
     pub fn build_text_search(&self) -> Result<(), EngineError> {
-        self.text_search.build(&self.store)
+        self.text_search.build(&self.store)?;
+        self.regex_sets().map(drop)
     }
 
     /// The shared predicates that decide a query whose clauses hold; None when the whole query has to be evaluated.

@@ -35,7 +35,30 @@ fn equal(name: &str, random: &mut Random) -> String {
 
 fn text(random: &mut Random) -> String {
     let both = |a: String, b: String| format!("{a} AND {b}");
-    match random.below(20) {
+    match random.below(30) {
+        20 => format!("tags NOT IN ('v{}', 'v2')", random.below(9)),
+        21 => format!("NOT (tags = 'v1') AND NOT (tags IN ('v{}', 'v8'))", random.below(6)),
+        22 => format!("NOT (tags <> 'v{}') AND {}", random.below(6), one_sided("x", random)),
+        23 => format!("tags IS NOT NULL AND tags <> 'v{}' AND NOT ({})", random.below(9), between("y", random)),
+        24 => format!("(tags <> 'v1' OR tags = 'v{}') AND symbol IS NULL", random.below(3)),
+        25 => {
+            let ors: Vec<_> = (0..6)
+                .map(|n| format!("({} OR {})", one_sided(&format!("n{n}"), random), one_sided("z", random)))
+                .collect();
+            ors.join(" AND ")
+        }
+        26 => (0..40).map(|n| equal(&format!("r{n}"), random)).collect::<Vec<_>>().join(" OR "),
+        27 => {
+            let equalities: Vec<_> = (0..3).map(|_| equal(&format!("r{}", random.below(100)), random)).collect();
+            equalities.join(" AND ")
+        }
+        28 => {
+            let first = char::from(b'a' + random.below(24) as u8);
+            let expression = random.pick(&["\\d$", "\\d?$", "[0-4]", "\\b", "\\w*"]);
+            let not = random.pick(&["", "NOT "]);
+            format!("{not}REGEX(symbol, '^[{first}-z]{expression}')")
+        }
+        29 => format!("at <> TIMESTAMP '{}' AND NOT (at = '{}')", moment(random), moment(random)),
         0..=2 => both(between("x", random), between("y", random)),
         3 => between("x", random),
         4 => one_sided("x", random),
@@ -116,6 +139,7 @@ fn properties(random: &mut Random) -> Properties {
         }
     }
     all.extend((0..9).map(|n| (format!("n{n}").into(), number(random))));
+    all.extend((0..15).map(|_| (format!("r{}", random.below(100)).into(), word(random))));
     all
 }
 

@@ -32,7 +32,8 @@ impl PartialEq for Pattern {
 impl Pattern {
     /// The maximum size of a compiled expression.
     pub const COMPILED_BYTES_MAX: usize = 1 << 20;
-    const NEST_MAX: u32 = 100;
+    /// The maximum depth of groups.
+    pub const NEST_MAX: u32 = 100;
 
     /// Compiles `pattern` (Rust `regex` syntax, Unicode, inline flags).
     ///
