@@ -335,6 +335,12 @@ impl ValueSet {
         }
     }
 
+    /// True when one of the values is a time.
+    #[must_use]
+    pub fn has_times(&self) -> bool {
+        self.has_times
+    }
+
     /// As [`Self::contains`], of a property's value, which is also one of the times if it is a text that reads as one.
     #[must_use]
     pub fn contains_read(&self, value: &Value) -> bool {
