@@ -321,7 +321,10 @@ impl Segment {
 }
 
 fn encode_number(attribute: AttributeId, value: &Value, scratch: &mut SegmentScratch) {
-    #[expect(clippy::cast_precision_loss, reason = "bounds are below 2^53, and rounding keeps a value on its side")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "rounding keeps a value on its side of a bound, or moves it to the bound, which is then verified"
+    )]
     match value {
         Value::Int(value) => scratch.codes.set_number(attribute, NumberKind::Number, *value as f64),
         Value::Float(value) => scratch.codes.set_number(attribute, NumberKind::Number, *value),
