@@ -12,6 +12,7 @@ pub mod queries;
 pub mod subscriptions;
 pub mod tail;
 pub mod text_search;
+pub mod thresholds;
 pub mod tombstones;
 
 use std::sync::OnceLock;
