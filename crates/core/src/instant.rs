@@ -16,7 +16,7 @@ const DAY_BYTES: usize = 10;
 #[must_use]
 pub fn instant(text: &str) -> Option<i64> {
     let has_form = (INSTANT_BYTES_MIN..=INSTANT_BYTES_MAX).contains(&text.len()) && begins_with_day(text);
-    let instant = DateTime::parse_from_rfc3339(text).ok().filter(|_| has_form)?;
+    let instant = has_form.then(|| DateTime::parse_from_rfc3339(text).ok()).flatten()?;
     Some(instant.with_timezone(&Utc).timestamp_micros()).filter(|micros| INSTANTS.contains(micros))
 }
 
@@ -30,7 +30,7 @@ pub fn instant_or_utc(text: &str) -> Option<i64> {
 #[must_use]
 pub fn day(text: &str) -> Option<i64> {
     let has_form = text.len() == DAY_BYTES && begins_with_day(text);
-    let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().filter(|_| has_form)?;
+    let day = has_form.then(|| NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()).flatten()?;
     Some(NaiveDateTime::from(day).and_utc().timestamp_micros()).filter(|micros| INSTANTS.contains(micros))
 }
 

@@ -82,7 +82,12 @@ impl Value {
         if !time.is_time() {
             return None;
         }
-        self.as_time().filter(|read| !matches!((read, time), (Self::Day(_), Self::Timestamp(_))))
+        self.as_time().filter(|read| read.is_comparable_beside(time))
+    }
+
+    /// True when this time, read from a text, is one beside `time`, with which it is compared.
+    pub(crate) fn is_comparable_beside(&self, time: &Self) -> bool {
+        !matches!((self, time), (Self::Day(_), Self::Timestamp(_)))
     }
 
     /// True for null and for a field without a value, which make any comparison unknown.

@@ -39,6 +39,12 @@ impl ValueTest {
         Self { attribute, classes, symbols: Symbols::new(), list_rule: ListRule::Some }
     }
 
+    /// True when this is true for any known value, and for no other.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.symbols.is_empty() && self.classes == ClassSet::of([ValueClass::Other])
+    }
+
     /// True when `symbol` is in the set.
     #[must_use]
     pub fn admits(&self, symbol: SymbolId) -> bool {
@@ -127,7 +133,7 @@ impl NumberKind {
 pub struct NumberRange {
     /// The attribute whose value is compared.
     pub attribute: AttributeId,
-    /// The lowest value. Exact: queries with bounds beyond 2^53 are evaluated instead.
+    /// The lowest value. Exact below 2^53; queries with bounds beyond that are verified.
     pub low: f64,
     /// The highest value.
     pub high: f64,

@@ -335,6 +335,12 @@ impl ValueSet {
         }
     }
 
+    /// True when one of the values is a time.
+    #[must_use]
+    pub fn has_times(&self) -> bool {
+        self.has_times
+    }
+
     /// Whether a property's value is contained. A text that reads as a time also counts as that time.
     #[must_use]
     pub fn contains_read(&self, value: &Value) -> bool {

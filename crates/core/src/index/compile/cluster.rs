@@ -11,6 +11,7 @@ use crate::index::leaf::query::LEAF_QUERIES;
 use super::clauses::{Clauses, prefetch_clauses};
 use super::interner::Interner;
 use super::packing::{Packed, pack};
+use super::thresholds::{LEAVES_MIN, Threshold};
 
 /// The maximum depth of splits of a group; deeper parts stay as they are.
 const DEPTH_MAX: usize = 12;
@@ -111,7 +112,20 @@ fn split(
     used.pop();
 }
 
+/// Order queries by their ranges; many of one bound each come first, so that they fill leaves of their own.
 fn order_by_ranges(queries: &mut [QueryDemands], clauses: &[Clauses]) {
+    let is_threshold = |query: &QueryDemands| Threshold::of(&clauses[query.id.index()]).is_some();
+    let count = queries.iter().filter(|query| is_threshold(query)).count();
+    if count < LEAVES_MIN * LEAF_QUERIES {
+        return pack_queries(queries, clauses);
+    }
+    queries.sort_by_cached_key(|query| !is_threshold(query));
+    let (thresholds, others) = queries.split_at_mut(count);
+    pack_queries(thresholds, clauses);
+    pack_queries(others, clauses);
+}
+
+fn pack_queries(queries: &mut [QueryDemands], clauses: &[Clauses]) {
     let ranges = |query: &QueryDemands| &clauses[query.id.index()].ranges[..];
     if queries.len() <= LEAF_QUERIES || queries.iter().all(|query| ranges(query).is_empty()) {
         return;

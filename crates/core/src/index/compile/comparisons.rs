@@ -64,9 +64,20 @@ impl Clauses {
     ) -> Self {
         let mut known = Self::known(reference, interner);
         let kind = low.or(high).map_or(NumberKind::Number, |(value, _)| kind_of(value));
-        let low = low.map_or(Some(f64::NEG_INFINITY), |(value, excluded)| exact(value, kind, excluded, f64::next_up));
-        let high = high.map_or(Some(f64::INFINITY), |(value, excluded)| exact(value, kind, excluded, f64::next_down));
-        if let (Some(test), Some(low), Some(high)) = (known.tests.first_mut(), low, high) {
+        let (mut is_exact, mut is_bound) = (true, true);
+        let mut bound = |side: Option<(&Value, bool)>, open: f64, beyond: fn(f64) -> f64| {
+            let Some((value, is_excluded)) = side else { return open };
+            let Some(rounded) = rounded(value, kind) else {
+                is_bound = false;
+                return open;
+            };
+            is_exact &= rounded.abs() < EXACT;
+            if is_excluded && rounded.abs() < EXACT { beyond(rounded) } else { rounded }
+        };
+        let low = bound(low, f64::NEG_INFINITY, f64::next_up);
+        let high = bound(high, f64::INFINITY, f64::next_down);
+        // A range that is wider than the bounds rules out too little, and is verified; negated, it would rule out too much.
+        if let Some(test) = known.tests.first_mut().filter(|_| is_bound && (is_exact || !is_negated)) {
             let attribute = test.attribute;
             test.list_rule = if is_negated { ListRule::Every } else { ListRule::Some };
             if interner.origin(attribute) != AttributeOrigin::Topic {
@@ -75,7 +86,7 @@ impl Clauses {
                     interner.note_times(attribute);
                 }
                 known.ranges.push(NumberRange { attribute, low, high, kind, is_negated });
-                known.needs_evaluation = false;
+                known.needs_evaluation = !is_exact;
             }
         }
         known
@@ -128,16 +139,18 @@ pub fn mirrored(op: Comparison) -> Comparison {
     }
 }
 
-/// A bound as a float that is itself included, if that is exact: any value rounded to a float stays on its side of a bound
-/// below 2^53.
-fn exact(bound: &Value, kind: NumberKind, is_excluded: bool, beyond: fn(f64) -> f64) -> Option<f64> {
-    const LIMIT: f64 = 9_007_199_254_740_992.0; // 2^53
-    #[expect(clippy::cast_precision_loss, reason = "refused below when it is not exact")]
-    let bound = match bound {
-        Value::Int(value) if kind == NumberKind::Number => *value as f64,
-        Value::Float(value) if kind == NumberKind::Number => *value,
-        Value::Timestamp(micros) | Value::Day(micros) if kind_of(bound) == kind => *micros as f64,
-        _ => return None,
-    };
-    (bound.abs() < LIMIT).then(|| if is_excluded { beyond(bound) } else { bound })
+/// Below this, floats hold every whole number: any value rounded to a float stays on its side of a bound. From there on, it may
+/// reach the bound.
+const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53
+
+/// A bound of a kind of number, rounded to a float; None for another value, and for what is no number.
+#[expect(clippy::cast_precision_loss, reason = "beyond 2^53 what remains is verified")]
+fn rounded(bound: &Value, kind: NumberKind) -> Option<f64> {
+    match bound {
+        Value::Int(value) if kind == NumberKind::Number => Some(*value as f64),
+        Value::Float(value) if kind == NumberKind::Number => Some(*value),
+        Value::Timestamp(micros) | Value::Day(micros) if kind_of(bound) == kind => Some(*micros as f64),
+        _ => None,
+    }
+    .filter(|bound| !bound.is_nan())
 }

@@ -20,6 +20,7 @@ use super::builder::Builder;
 use super::clauses::prefetch_clauses;
 use super::grouping::{Grouping, QueryGroup};
 use super::summary::SummaryBuilder;
+use super::thresholds::ThresholdBuilder;
 
 /// The subscriptions of each query.
 pub struct QuerySubscriptions {
@@ -60,8 +61,15 @@ impl<'b> LeafLayout<'b> {
         let wide_leaf_count = self.grouping.wide_leaf_count;
         let mut summary = SummaryBuilder::new(wide_leaf_count);
         let mut boxes = BoxBuilder::new(wide_leaf_count);
+        let mut thresholds = ThresholdBuilder::default();
         let mut wide_masks = Vec::with_capacity(wide_leaf_count);
+        let mut last_key = None;
         for (number, (group, leaf)) in self.grouping.leaves().take(wide_leaf_count).enumerate() {
+            if std::mem::replace(&mut last_key, group.key) != group.key {
+                thresholds.end();
+            }
+            let clauses = leaf.iter().map(|query| &self.builder.clauses[query.index()]);
+            thresholds.add(LeafId::of(number), clauses, leaf.iter().flat_map(|query| self.ids(*query)).copied());
             let masks = self.masks(group, leaf);
             summary.add(LeafId::of(number), &masks);
             boxes.add(LeafId::of(number), leaf.iter().map(|query| &self.builder.clauses[query.index()].ranges[..]));
@@ -73,6 +81,7 @@ impl<'b> LeafLayout<'b> {
             table.set_summary(positions[symbol.index()], summary);
         });
         sections[SectionName::Boxes] = boxes.finish();
+        sections[SectionName::Thresholds] = thresholds.finish();
         self.encode_leaves(wide_masks, &with_summaries, sections);
         let whole = [wide_leaf_count as u64].into_iter().chain(summaries.whole);
         sections[SectionName::Summaries] = whole.flat_map(u64::to_le_bytes).collect();
@@ -104,6 +113,12 @@ impl<'b> LeafLayout<'b> {
         }
         sections[SectionName::Leaves] = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         extend_numbers(&mut sections[SectionName::LeafStarts], starts);
+    }
+
+    /// The ids of the subscriptions to the query of a branch.
+    fn ids(&self, branch: BranchId) -> &'b [SubscriptionId] {
+        let query = self.grouping.query_id(self.builder.branches[branch.index()]);
+        &self.subscriptions.ids[self.subscriptions.positions(query)]
     }
 
     /// The masks of a leaf.

@@ -18,3 +18,4 @@ pub mod shared_predicates;
 pub mod shares;
 pub mod summary;
 pub mod texts;
+mod thresholds;

@@ -149,6 +149,7 @@ impl SnapshotHeader {
                 SectionName::Leaves,
                 SectionName::Summaries,
                 SectionName::Boxes,
+                SectionName::Thresholds,
                 SectionName::TextTerms,
             ]
             .into_iter()

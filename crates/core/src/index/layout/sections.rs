@@ -47,6 +47,8 @@ pub enum SectionName {
     RareSummaries,
     /// The boxes of leaves (`compile/boxes.rs`).
     Boxes,
+    /// The thresholds of leaves (`compile/thresholds.rs`).
+    Thresholds,
     /// The shared predicates, as queries (`compile/shared_predicates.rs`).
     SharedPredicates,
     /// The end of each shared predicate in `SharedPredicates`, 8 bytes each.

@@ -1,7 +1,8 @@
 //! The bounds of a leaf: what its queries demand of a number, those of one attribute and kind side by side.
 //!
 //! ```text
-//! bounds  attribute (32 bits) and flags (32); who asks; with HULL: the lowest and the highest bound; the low bounds, then
+//! bounds  attribute (32 bits) and flags (32); who asks; with HULL: the lowest and the highest bound, then the highest low
+//!         bound and the lowest high bound; the low bounds, then
 //!         the high ones, of those who ask, or, with DENSE, of all queries
 //! ```
 //! Bounds are floats of eight bytes. Whole bounds, as most are, are stored with WHOLE as ranks of four bytes, two per word
@@ -19,7 +20,7 @@ pub const TIME: u64 = 1;
 pub const NEGATED: u64 = 2;
 /// With this flag, bounds lie at the positions of their queries.
 pub const DENSE: u64 = 4;
-/// With this flag, the lowest and the highest bound come first.
+/// With this flag, the lowest and the highest bound come first, then the bounds between which all hold.
 pub const HULL: u64 = 8;
 /// With this flag, bounds are ranks.
 pub const WHOLE: u64 = 16;
@@ -88,8 +89,13 @@ impl Bounds<'_> {
         let wider = |all: (B, B), one: (B, B)| {
             (if one.0 < all.0 { one.0 } else { all.0 }, if one.1 > all.1 { one.1 } else { all.1 })
         };
-        if let Some((low, high)) = each.iter().copied().reduce(wider).filter(|_| has_hull) {
-            append(&[low, high]);
+        let narrower = |all: (B, B), one: (B, B)| {
+            (if one.0 > all.0 { one.0 } else { all.0 }, if one.1 < all.1 { one.1 } else { all.1 })
+        };
+        for join in [wider, narrower] {
+            if let Some((low, high)) = each.iter().copied().reduce(join).filter(|_| has_hull) {
+                append(&[low, high]);
+            }
         }
         let (mut lows, mut highs) = ([B::default(); LEAF_QUERIES], [B::default(); LEAF_QUERIES]);
         for (index, ((bit, _), (low, high))) in self.ranges.iter().zip(each).enumerate() {

@@ -31,7 +31,7 @@ impl<'a> BoundsView<'a> {
         let count = if flags & DENSE != 0 { queries } else { who.count_ones() as usize };
         let is_whole = flags & WHOLE != 0;
         let size = if is_whole { count.div_ceil(2) } else { count };
-        let hull = if flags & HULL == 0 { 0 } else { 2 - usize::from(is_whole) };
+        let hull = if flags & HULL == 0 { 0 } else { 4 >> usize::from(is_whole) };
         let start = at + 2 + hull;
         Some(Self { words, head, who, size, start, end: start + 2 * size })
     }
@@ -92,7 +92,7 @@ impl<'a> BoundsView<'a> {
     }
 
     /// The queries of `alive` whose bounds hold `number`. Where similar bounds lie together, the hull alone decides most
-    /// leaves.
+    /// leaves, and the bounds between which all hold decide most others.
     #[inline(always)]
     fn between<T: PartialOrd + Copy, const BYTES: usize>(
         &self,
@@ -104,10 +104,13 @@ impl<'a> BoundsView<'a> {
         let numbers = |from: usize, to: usize| Some(self.words.get(from..to)?.as_flattened().as_chunks::<BYTES>().0);
         let holds = |low: &[u8; BYTES], high: &[u8; BYTES]| (number >= read(*low)) & (number <= read(*high));
         if flags & HULL != 0 {
-            // The last two before the bounds.
-            let [.., low, high] = numbers(self.start - 2, self.start)? else { return None };
+            // The last four before the bounds.
+            let [.., low, high, highest_low, lowest_high] = numbers(self.start - 4, self.start)? else { return None };
             if !holds(low, high) {
                 return Some(0);
+            }
+            if holds(highest_low, lowest_high) {
+                return Some(self.who);
             }
         }
         let middle = self.start + self.size;

@@ -96,6 +96,12 @@ impl<'a> LeafSubscribers<'a> {
         Some(Self { flags, first_query, first_position, several, queries, numbers, lists })
     }
 
+    /// The ids of all queries, by their bits: of those that are not `several`.
+    #[inline(always)]
+    pub fn ids(&self) -> &'a [NumberBytes] {
+        self.numbers
+    }
+
     /// The number of the query with this bit.
     #[inline(always)]
     pub fn query(&self, bit: u32) -> Option<QueryId> {

@@ -346,7 +346,10 @@ impl Segment {
 
 /// The numbers that ranges compare a value by, with the kind of each.
 fn numbers_of(value: &Value) -> impl Iterator<Item = (NumberKind, f64)> {
-    #[expect(clippy::cast_precision_loss, reason = "bounds are below 2^53, and rounding keeps a value on its side")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "rounding keeps a value on its side of a bound, or moves it to the bound, which is then verified"
+    )]
     let numbers = match value {
         Value::Int(value) => [Some((NumberKind::Number, *value as f64)), None],
         Value::Float(value) => [Some((NumberKind::Number, *value)), None],

@@ -1,7 +1,8 @@
 //! Collects the ids of matches and orders them, in time linear in their number: a message may match thousands.
 
 use crate::index::SubscriptionId;
-use crate::index::layout::bytes::ones;
+use crate::index::layout::bytes::{NumberBytes, WordBytes, ones};
+use crate::index::layout::cpu::{WideWork, at_full_width};
 
 /// The minimum number of ids for a radix sort; fewer are sorted by comparing.
 const RADIX_MIN: usize = 256;
@@ -12,6 +13,11 @@ const DIGITS: usize = 1 << DIGIT_MAX;
 /// of one or two per digit.
 const WORDS_PER_ID: usize = 1;
 
+/// The number of words of a bitmap that are free, whatever the number of ids.
+const WORDS_FREE: usize = 16;
+/// Two bitmaps become one when it has at most this many words for each of theirs.
+const GAP_MAX: usize = 4;
+
 /// Ids in no particular order, some perhaps twice. Nearly all fit in 32 bits, and the cache holds twice as many of these.
 #[derive(Debug, Default)]
 pub struct IdSet {
@@ -19,8 +25,8 @@ pub struct IdSet {
     wide: Vec<SubscriptionId>,
     spare: Vec<u32>,
     counts: Vec<DigitCounts>,
-    /// A bit for each id while ids are sorted; no bit is set before and after.
-    bits: Vec<u64>,
+    /// The ids of bitmaps, and all narrow ids near them while these are sorted.
+    bits: IdBits,
 }
 
 impl IdSet {
@@ -41,71 +47,276 @@ impl IdSet {
 
     /// Add ids that are known to fit in 32 bits, as they lie in memory.
     #[inline(always)]
-    pub fn extend_narrow(&mut self, ids: &[[u8; 4]]) {
+    pub fn extend_narrow(&mut self, ids: &[NumberBytes]) {
         self.narrow.extend(ids.iter().map(|id| u32::from_le_bytes(*id)));
+    }
+
+    /// Add those of up to 64 `ids`, which are known to fit in 32 bits, whose bit in `mask` is set. A bit without an id adds none.
+    #[inline(always)]
+    pub fn extend_narrow_of(&mut self, ids: &[NumberBytes], mask: u64) {
+        /// With more ids, writing each and keeping it or not costs less than looking for the next.
+        const FEW: u32 = 16;
+        let count = mask.count_ones();
+        if count as usize == ids.len() {
+            return self.extend_narrow(ids);
+        }
+        if count <= FEW {
+            self.narrow.extend(ones(mask).filter_map(|bit| ids.get(bit as usize)).map(|id| u32::from_le_bytes(*id)));
+            return;
+        }
+        let start = self.narrow.len();
+        self.narrow.resize(start + 64, 0);
+        let room = &mut self.narrow[start..];
+        let mut kept = 0;
+        for (bit, id) in ids.iter().enumerate().take(64) {
+            room[kept % 64] = u32::from_le_bytes(*id);
+            kept += (mask >> bit & 1) as usize;
+        }
+        self.narrow.truncate(start + kept);
+    }
+
+    /// Add the ids of the bits of a bitmap that begins with the word `first_word`.
+    #[inline(always)]
+    pub fn extend_bits(&mut self, first_word: usize, bitmap: &[WordBytes]) {
+        let Self { narrow, bits, .. } = self;
+        if !bits.reach(first_word, bitmap.len()) {
+            bits.words().for_each(|(base, word)| narrow.extend(ones(word).map(|bit| base as u32 + bit)));
+            bits.words.clear();
+            bits.reach(first_word, bitmap.len());
+        }
+        let own = &mut bits.words[first_word - bits.first_word..];
+        own.iter_mut().zip(bitmap).for_each(|(own, word)| *own |= u64::from_le_bytes(*word));
     }
 
     /// True when there are no ids.
     pub fn is_empty(&self) -> bool {
-        self.narrow.is_empty() && self.wide.is_empty()
+        self.narrow.is_empty() && self.wide.is_empty() && self.bits.words.is_empty()
     }
 
     /// Forget all ids.
     pub fn clear(&mut self) {
         self.narrow.clear();
         self.wide.clear();
+        self.bits.words.clear();
     }
 
     /// Move all ids to `ids`, ascending, each once. Cost: linear per digit in which they differ; a sort for ids beyond
     /// 32 bits.
     pub fn drain_into(&mut self, ids: &mut Vec<SubscriptionId>) {
-        let Self { narrow, wide, spare, counts, bits } = self;
-        if narrow.is_sorted() {
-            append_each_once(narrow, ids);
-        } else if let Some(first_word) = dense_from(narrow) {
-            append_by_bits(narrow, first_word, bits, ids);
-        } else {
-            if narrow.len() < RADIX_MIN {
-                narrow.sort_unstable()
-            } else {
-                radix_sort(narrow, spare, counts)
+        at_full_width(NarrowDrain { set: self, ids });
+        self.wide.sort_unstable();
+        self.wide.dedup();
+        ids.append(&mut self.wide);
+    }
+
+    /// Move the narrow ids to `ids`, ascending, each once.
+    #[inline(always)]
+    fn drain_narrow(&mut self, ids: &mut Vec<SubscriptionId>) {
+        let Self { narrow, bits, .. } = self;
+        if bits.words.is_empty() {
+            let order = Order::of(narrow);
+            if order.is_ascending || !order.is_dense(narrow.len()) {
+                self.drain_by_order(order.is_ascending, ids);
+                return;
             }
-            append_each_once(narrow, ids);
+            bits.reach(order.words.0, order.words.1 - order.words.0 + 1);
         }
+        let mut far = 0; // the ids beyond the bitmap are moved to the front
+        for at in 0..narrow.len() {
+            let id = narrow[at];
+            match bits.words.get_mut((id as usize / 64).wrapping_sub(bits.first_word)) {
+                Some(word) => *word |= 1 << (id % 64),
+                None => {
+                    narrow[far] = id;
+                    far += 1;
+                }
+            }
+        }
+        narrow.truncate(far);
+        let bits = std::mem::take(&mut self.bits);
+        // Nearly always there are none.
+        self.narrow.sort_unstable();
+        let after = self.narrow.partition_point(|id| (*id as usize) < 64 * bits.first_word);
+        append_each_once(&self.narrow[..after], ids);
+        append_bits(&bits, ids);
+        append_each_once(&self.narrow[after..], ids);
+        self.narrow.clear();
+        self.bits = bits;
+        self.bits.words.clear();
+    }
+
+    /// Move the narrow ids to `ids` by sorting them, unless they are ascending.
+    fn drain_by_order(&mut self, is_ascending: bool, ids: &mut Vec<SubscriptionId>) {
+        let Self { narrow, spare, counts, .. } = self;
+        match is_ascending {
+            true => {}
+            false if narrow.len() < RADIX_MIN => narrow.sort_unstable(),
+            false => radix_sort(narrow, spare, counts),
+        }
+        append_each_once(narrow, ids);
         narrow.clear();
-        wide.sort_unstable();
-        wide.dedup();
-        ids.append(wide);
     }
 }
 
-/// The first word of a bitmap of `ids`; None when they are too few for the words that it takes.
-fn dense_from(ids: &[u32]) -> Option<usize> {
-    const WORDS_FREE: usize = 16;
-    let (least, most) = ids.iter().fold((u32::MAX, 0), |(least, most), id| (least.min(*id), most.max(*id)));
-    let (first, last) = (least as usize / 64, most as usize / 64);
-    (last - first < WORDS_FREE.max(ids.len() * WORDS_PER_ID)).then_some(first)
+/// Moving the narrow ids.
+struct NarrowDrain<'a> {
+    set: &'a mut IdSet,
+    ids: &'a mut Vec<SubscriptionId>,
 }
 
-/// Append `ids`, ascending, each once, by a bitmap that begins with the word `first_word`.
-fn append_by_bits(from: &[u32], first_word: usize, bits: &mut Vec<u64>, ids: &mut Vec<SubscriptionId>) {
-    let mut words = 0;
-    for id in from {
-        let word = *id as usize / 64 - first_word;
-        if word >= bits.len() {
-            bits.resize((word + 1).next_power_of_two(), 0);
+impl WideWork for NarrowDrain<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.set.drain_narrow(self.ids);
+    }
+}
+
+/// How ids lie.
+struct Order {
+    is_ascending: bool,
+    /// The words of the first and of the last id in a bitmap.
+    words: (usize, usize),
+}
+
+impl Order {
+    #[inline(always)]
+    fn of(ids: &[u32]) -> Self {
+        let pairs = ids.iter().zip(ids.get(1..).unwrap_or_default());
+        let is_ascending = pairs.fold(true, |so_far, (id, next)| so_far & (id <= next));
+        let (least, most) = ids.iter().fold((u32::MAX, 0), |(least, most), id| (least.min(*id), most.max(*id)));
+        Self { is_ascending, words: (least as usize / 64, most as usize / 64) }
+    }
+
+    /// True when a bitmap has few words for `count` ids.
+    #[inline(always)]
+    fn is_dense(&self, count: usize) -> bool {
+        self.words.1 - self.words.0 < WORDS_FREE.max(count * WORDS_PER_ID)
+    }
+}
+
+/// Ids as the bits of words.
+#[derive(Debug, Default)]
+struct IdBits {
+    /// The number of the first word; its first bit is the id of 64 times that.
+    first_word: usize,
+    words: Vec<u64>,
+}
+
+impl IdBits {
+    /// Make room for `count` words from `first_word` on. Returns false, and does nothing, when they are too far from the others.
+    #[inline(always)]
+    fn reach(&mut self, first_word: usize, count: usize) -> bool {
+        if self.words.is_empty() {
+            self.first_word = first_word;
+            self.words.resize(count, 0);
+            return true;
         }
-        bits[word] |= 1 << (id % 64);
-        words = words.max(word + 1);
+        let first = first_word.min(self.first_word);
+        let end = (first_word + count).max(self.first_word + self.words.len());
+        if end - first > GAP_MAX * (count + self.words.len()) {
+            return false;
+        }
+        self.words.splice(..0, std::iter::repeat_n(0, self.first_word - first));
+        self.words.resize(end - first, 0);
+        self.first_word = first;
+        true
     }
-    ids.reserve(from.len());
-    for (word, bits) in (first_word as u64..).zip(&mut bits[..words]) {
-        let own = std::mem::take(bits);
-        ids.extend(ones(own).map(|bit| SubscriptionId(word * 64 + u64::from(bit))));
+
+    /// Each word with the id of its first bit.
+    #[inline(always)]
+    fn words(&self) -> impl Iterator<Item = (u64, u64)> {
+        (self.first_word as u64..).map(|word| 64 * word).zip(self.words.iter().copied())
+    }
+}
+
+/// The bits that are set in each byte, lowest first, then zeros.
+const BYTE_ONES: [[u8; 8]; 256] = {
+    let mut all = [[0; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut bit, mut count) = (0, 0);
+        while bit < 8 {
+            if byte >> bit & 1 == 1 {
+                all[byte][count] = bit;
+                count += 1;
+            }
+            bit += 1;
+        }
+        byte += 1;
+    }
+    all
+};
+
+/// The most that one word adds: 64 ids, and as many more are overwritten by the next.
+const WORD_ROOM: usize = 72;
+
+/// Append the ids of all bits. They are written to a small array first, eight or four at a time, whether so many are there or
+/// not (as Langdale and Lemire: "Parsing Gigabytes of JSON per Second", 2019, flatten bits).
+#[inline(always)]
+fn append_bits(bits: &IdBits, ids: &mut Vec<SubscriptionId>) {
+    const ROOM: usize = 512;
+    let mut room = [SubscriptionId(0); ROOM + WORD_ROOM];
+    let mut filled = 0;
+    for (base, word) in bits.words() {
+        if word == 0 {
+            continue;
+        }
+        if filled >= ROOM {
+            ids.extend_from_slice(&room[..filled]);
+            filled = 0;
+        }
+        let Some(target) = room[filled..].first_chunk_mut() else { unreachable!("as much room as for one word") };
+        write_word(base, word, target);
+        filled += word.count_ones() as usize;
+    }
+    ids.extend_from_slice(&room[..filled]);
+}
+
+/// Write the ids of the bits of `word`, the first of which has the id `base`, and others after them. Plain loops over arrays:
+/// iterators would be compiled for plain processors.
+#[inline(always)]
+fn write_word(base: u64, word: u64, target: &mut [SubscriptionId; WORD_ROOM]) {
+    /// With more bits, a look-up for each byte costs less than a step for each bit.
+    const FEW: u32 = 10;
+    if word == u64::MAX {
+        for (own, id) in (base..).zip(target.iter_mut()) {
+            *id = SubscriptionId(own);
+        }
+    } else if word.count_ones() <= FEW {
+        let mut left = word;
+        for four in target.as_chunks_mut::<4>().0 {
+            if left == 0 {
+                break;
+            }
+            for id in four {
+                *id = SubscriptionId(base + u64::from(left.trailing_zeros()));
+                left &= left.wrapping_sub(1);
+            }
+        }
+    } else {
+        let (mut written, mut base) = (0, base);
+        for byte in word.to_le_bytes() {
+            let Some(eight) = target[written..].first_chunk_mut::<8>() else {
+                unreachable!("at most 64 are before them")
+            };
+            let bits = &BYTE_ONES[byte as usize];
+            let mut own = [SubscriptionId(0); 8];
+            let mut bit = 0;
+            while bit < 8 {
+                own[bit] = SubscriptionId(base + bits[bit] as u64);
+                bit += 1;
+            }
+            *eight = own;
+            written += byte.count_ones() as usize;
+            base += 8;
+        }
     }
 }
 
 /// Append ascending ids, each once.
+#[inline(always)]
 fn append_each_once(ascending: &[u32], ids: &mut Vec<SubscriptionId>) {
     let wide = |id: u32| SubscriptionId(u64::from(id));
     let is_once =
@@ -222,6 +433,56 @@ mod tests {
             expected.extend(std::collections::BTreeSet::from_iter(tail));
             sort_and_dedup(&mut ids, count / 3, &mut room);
             assert_eq!(ids, expected);
+        }
+    }
+
+    #[test]
+    fn bitmaps_and_single_ids_come_ascending_each_once() {
+        let (mut random, mut set) = (Random(9), IdSet::default());
+        for round in 0..or_few(300, 40) {
+            let mut expected = std::collections::BTreeSet::new();
+            // Near each other and far apart, of few bits and of nearly all.
+            for _ in 0..1 + random.below(3) {
+                let first_word = random.pick(&[0, 3, 40, 900, 60_000]) + random.below(20);
+                let density = 1 + random.below(8);
+                let word = |random: &mut Random| (0..density).fold(0, |word, _| word | random.bits());
+                let sparse = |random: &mut Random| (0..density).fold(u64::MAX, |word, _| word & random.bits());
+                let bitmap: Vec<u64> = (0..1 + random.below(60))
+                    .map(|_| if round % 2 == 0 { word(&mut random) } else { sparse(&mut random) })
+                    .collect();
+                let bytes: Vec<_> = bitmap.iter().map(|word| word.to_le_bytes()).collect();
+                set.extend_bits(first_word, &bytes);
+                for (base, word) in (first_word as u64..).zip(bitmap) {
+                    expected.extend(ones(word).map(|bit| SubscriptionId(64 * base + u64::from(bit))));
+                }
+            }
+            for _ in 0..random.below(100) {
+                let near = 64 * random.pick(&[0, 41, 70, 905, 60_010]);
+                let id = SubscriptionId(near + random.bits() % random.pick(&[300, 3_000, 1 << 40]));
+                set.push(id);
+                expected.insert(id);
+            }
+            let mut ids = Vec::new();
+            assert!(!set.is_empty());
+            set.drain_into(&mut ids);
+            assert!(set.is_empty() && ids.iter().copied().eq(expected), "round {round}");
+        }
+    }
+
+    #[test]
+    fn those_of_a_mask_are_added() {
+        let mut random = Random(10);
+        for count in 0..=64 {
+            let ids: Vec<u32> = (0..count).map(|_| random.below(1 << 20) as u32).collect();
+            let bytes: Vec<_> = ids.iter().map(|id| id.to_le_bytes()).collect();
+            for mask in [u64::MAX, random.bits(), random.bits() | random.bits(), random.bits() & random.bits(), 0] {
+                let mask = mask & u64::MAX.checked_shr(64 - count).unwrap_or(0);
+                let mut set = IdSet::default();
+                set.push_narrow(7);
+                set.extend_narrow_of(&bytes, mask);
+                let own = ones(mask).map(|bit| ids[bit as usize]);
+                assert!(set.narrow.iter().copied().eq([7].into_iter().chain(own)), "{count} of {mask:b}");
+            }
         }
     }
 }

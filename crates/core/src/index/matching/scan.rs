@@ -65,9 +65,7 @@ impl Segment {
             unsure.push((subscribers.query(bit)?, candidates.undecided >> bit & 1 == 1));
         }
         if is_whole {
-            for bit in ones(sure & !subscribers.several) {
-                ids.push_narrow(subscribers.number(bit)?);
-            }
+            ids.extend_narrow_of(subscribers.ids(), sure & !subscribers.several);
             for bit in ones(sure & subscribers.several) {
                 match subscribers.list(bit)? {
                     Some(list) => ids.extend_narrow(list),

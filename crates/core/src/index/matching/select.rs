@@ -23,7 +23,7 @@ impl Segment {
         self.collect_summaries(index, scratch)?;
         let SegmentScratch { codes, numbers, .. } = &mut *scratch;
         let number = |attribute, kind| codes.number(attribute, kind).map(|number| number.exact);
-        let boxes = index.boxes(self.wide_leaf_count);
+        let boxes = index.boxes();
         boxes.collect(number, numbers).ok_or_else(|| self.contradiction())?;
         for group in 0..scratch.groups.len() {
             let (first, end) = index.group(scratch.groups[group]).ok_or_else(|| self.contradiction())?;
@@ -133,7 +133,7 @@ impl Segment {
             return Some(());
         }
         let (from, to) = (first as usize / 64, (end as usize).div_ceil(64));
-        let SegmentScratch { summaries, joined, numbers, remaining, leaves, .. } = scratch;
+        let SegmentScratch { codes, summaries, joined, numbers, remaining, leaves, ids, .. } = scratch;
         remaining.clear();
         remaining.resize(to - from, u64::MAX);
         remaining[0] &= u64::MAX << (first % 64);
@@ -148,7 +148,14 @@ impl Segment {
         for summary in joined.chunks(words) {
             remaining.iter_mut().zip(&summary[from..to]).for_each(|(remaining, word)| *remaining &= word);
         }
-        index.boxes(self.wide_leaf_count).rule_out(numbers, from, remaining)?;
+        if self.tombstones.count() == 0 {
+            let number = |attribute, kind| codes.number(attribute, kind).map(|number| number.exact);
+            index.thresholds().holding((LeafId(first), LeafId(end)), number, |steps| {
+                ids.extend_bits(steps.first_word, steps.bitmap);
+                clear(remaining, steps.first.index().checked_sub(64 * from)?, steps.end.index() - 64 * from)
+            })?;
+        }
+        index.boxes().rule_out(numbers, from, remaining)?;
         for (word, remaining) in (0_u32..).zip(remaining) {
             while *remaining != 0 {
                 leaves.push(LeafId((from as u32 + word) * 64 + remaining.trailing_zeros()));
@@ -157,6 +164,22 @@ impl Segment {
         }
         Some(())
     }
+}
+
+/// Clear the bits from `first` to before `end`.
+#[inline(always)]
+fn clear(words: &mut [u64], first: usize, end: usize) -> Option<()> {
+    if first < end {
+        let (from, to) = (first / 64, (end - 1) / 64);
+        let own = words.get_mut(from..to + 1)?;
+        let (before, after) = ((1 << (first % 64)) - 1, (u64::MAX - 1) << ((end - 1) % 64));
+        let last = own.len() - 1;
+        let kept = (own[0] & before, own[last] & after);
+        own.fill(0);
+        own[0] |= kept.0;
+        own[last] |= kept.1;
+    }
+    Some(())
 }
 
 /// The summary of a symbol; that of values which no query names when it has none of its own.

@@ -11,18 +11,27 @@ const BLOCK_LEAVES: usize = 64;
 #[derive(Clone, Copy)]
 pub struct Boxes<'a> {
     words: &'a [WordBytes],
-    /// The number of blocks of leaves.
-    blocks: usize,
 }
 
-/// The numbers of a message in the dimensions that have boxes: where their bounds start, and the number.
-pub type BoxedNumbers = Vec<(usize, f64)>;
+/// A number of a message in a dimension that has boxes.
+#[derive(Clone, Copy, Debug)]
+pub struct BoxedNumber {
+    number: f64,
+    /// Where the bounds of the dimension start.
+    start: usize,
+    /// Its first block, and the number of its blocks.
+    first: usize,
+    count: usize,
+}
+
+/// The numbers of a message in the dimensions that have boxes.
+pub type BoxedNumbers = Vec<BoxedNumber>;
 
 impl<'a> Boxes<'a> {
-    /// The boxes of `leaf_count` leaves, in a section.
+    /// The boxes in a section.
     #[inline(always)]
-    pub fn new(words: &'a [WordBytes], leaf_count: usize) -> Self {
-        Self { words, blocks: leaf_count.div_ceil(BLOCK_LEAVES) }
+    pub fn new(words: &'a [WordBytes]) -> Self {
+        Self { words }
     }
 
     /// Collect the numbers that boxes can rule out leaves by: `number` says those of a message, NaN where it has none.
@@ -33,51 +42,81 @@ impl<'a> Boxes<'a> {
         numbers: &mut BoxedNumbers,
     ) -> Option<()> {
         numbers.clear();
-        let count = halves(word(self.words, 0).unwrap_or_default()).0 as usize;
-        let size = 2 * (self.blocks + self.blocks * BLOCK_LEAVES);
-        for dimension in 0..count {
-            let (attribute, kind) = halves(word(self.words, 1 + dimension)?);
+        let dimensions = halves(word(self.words, 0).unwrap_or_default()).0 as usize;
+        let mut start = 1 + 2 * dimensions;
+        for dimension in 0..dimensions {
+            let (attribute, kind) = halves(word(self.words, 1 + 2 * dimension)?);
+            let (first, count) = halves(word(self.words, 2 + 2 * dimension)?);
             let kind = NumberKind::ALL.get(kind as usize)?;
             let number = number(AttributeId(attribute), *kind)?;
             if !number.is_nan() {
-                numbers.push((1 + count + dimension * size, number));
+                numbers.push(BoxedNumber { number, start, first: first as usize, count: count as usize });
             }
+            start += 2 * (count as usize + count as usize * BLOCK_LEAVES);
         }
         Some(())
     }
 
     /// Clear the bits of the leaves of which the box does not hold all of `numbers`. `remaining` has one word per block, from
-    /// the block `from` on.
+    /// the block `from` on. All numbers rule out blocks before any is compared with the leaves of those that remain.
     #[inline(always)]
     pub fn rule_out(&self, numbers: &BoxedNumbers, from: usize, remaining: &mut [u64]) -> Option<()> {
-        for &(start, number) in numbers {
-            let column = |start: usize, count: usize| self.words.get(start..start.checked_add(count)?);
-            let block_low = column(start + from, remaining.len())?;
-            let block_high = column(start + self.blocks + from, remaining.len())?;
-            let leaves = start + 2 * self.blocks;
-            for (index, remaining) in remaining.iter_mut().enumerate() {
-                if *remaining == 0 {
-                    continue;
+        for number in numbers {
+            let (own, blocks) = number.own(from, remaining);
+            let bounds = self.bounds(number.start, number.count)?;
+            let bounds = bounds.0.get(blocks.clone())?.iter().zip(bounds.1.get(blocks)?);
+            for (remaining, (low, high)) in own.iter_mut().zip(bounds) {
+                *remaining &= u64::from(holds(low, high, number.number)).wrapping_neg();
+            }
+        }
+        for number in numbers {
+            let (own, blocks) = number.own(from, remaining);
+            for (remaining, block) in own.iter_mut().zip(blocks) {
+                if *remaining != 0 {
+                    *remaining &= self.holding_leaves(number, block)?;
                 }
-                if !holds(&block_low[index], &block_high[index], number) {
-                    *remaining = 0;
-                    continue;
-                }
-                let first = leaves + (from + index) * BLOCK_LEAVES;
-                let low = column(first, BLOCK_LEAVES)?;
-                let high = column(first + self.blocks * BLOCK_LEAVES, BLOCK_LEAVES)?;
-                let mut holding = 0;
-                for (leaf, (low, high)) in low.iter().zip(high).enumerate() {
-                    holding |= u64::from(holds(low, high, number)) << (leaf % BLOCK_LEAVES);
-                }
-                *remaining &= holding;
             }
         }
         Some(())
     }
+
+    /// The leaves of a block of the dimension of `number` whose box holds it.
+    #[inline(always)]
+    fn holding_leaves(&self, number: &BoxedNumber, block: usize) -> Option<u64> {
+        let (blocks, _) = self.bounds(number.start, number.count)?;
+        if f64::from_le_bytes(*blocks.get(block)?).is_nan() {
+            return Some(u64::MAX);
+        }
+        let (low, high) = self.bounds(number.start + 2 * number.count, number.count * BLOCK_LEAVES)?;
+        let own = block * BLOCK_LEAVES..(block + 1) * BLOCK_LEAVES;
+        let mut holding = 0;
+        for (leaf, (low, high)) in low.get(own.clone())?.iter().zip(high.get(own)?).enumerate() {
+            holding |= u64::from(holds(low, high, number.number)) << (leaf % BLOCK_LEAVES);
+        }
+        Some(holding)
+    }
+
+    /// `count` low bounds from `start` on, and the high bounds that follow them.
+    #[inline(always)]
+    fn bounds(&self, start: usize, count: usize) -> Option<(&'a [WordBytes], &'a [WordBytes])> {
+        self.words.get(start..start.checked_add(2 * count)?)?.split_at_checked(count)
+    }
 }
 
+impl BoxedNumber {
+    /// The words of `remaining`, which begins with the block `from`, that are those of the dimension's blocks, and their numbers
+    /// within the dimension.
+    #[inline(always)]
+    fn own<'r>(&self, from: usize, remaining: &'r mut [u64]) -> (&'r mut [u64], std::ops::Range<usize>) {
+        let end = (self.first + self.count).min(from + remaining.len());
+        let start = self.first.max(from).min(end);
+        let own = remaining.get_mut(start.wrapping_sub(from)..end.wrapping_sub(from)).unwrap_or_default();
+        (own, start.wrapping_sub(self.first)..end.wrapping_sub(self.first))
+    }
+}
+
+/// Whether `number` lies between the bounds. Bounds that are no numbers hold every number.
 #[inline(always)]
 fn holds(low: &WordBytes, high: &WordBytes, number: f64) -> bool {
-    (number >= f64::from_le_bytes(*low)) & (number <= f64::from_le_bytes(*high))
+    !(number < f64::from_le_bytes(*low)) & !(number > f64::from_le_bytes(*high))
 }

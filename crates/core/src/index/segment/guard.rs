@@ -3,6 +3,8 @@
 //! `symbol = 'A' AND price > 5` is true only if `symbol = 'A'` and `price > 5` are. These are its guards: of ten such queries
 //! the message's `symbol` and `price` are looked up once, and only a query that asks for more is evaluated.
 
+use std::cell::OnceCell;
+
 use smallvec::SmallVec;
 
 use crate::message::{Message, Resolved, Value};
@@ -61,12 +63,13 @@ impl Guards {
     pub fn decide<'m>(&self, query: &Query, message: &Message<'m>, values: &mut LookedUp<'m>) -> Option<bool> {
         let (operands, mut is_decided) = (operands(query.expr()), self.is_all);
         for guard in &self.all {
-            match values.get(guard, message) {
+            let looked_up = values.get(guard, message);
+            match &looked_up.values {
                 None => return Some(false), // a comparison with nothing is unknown
                 Some(Resolved::Many(_)) => is_decided = false,
                 Some(Resolved::One(value)) => {
                     let Expr::Predicate(predicate) = operands.get(guard.operand)? else { return None };
-                    if truth_of(predicate, value)? != Some(true) {
+                    if truth_of(predicate, value, &looked_up.time)? != Some(true) {
                         return Some(false);
                     }
                 }
@@ -102,41 +105,68 @@ fn guarded(expr: &Expr) -> Option<(&PropertyName, bool)> {
 
 /// The truth of a predicate of [`guarded`] for the value of its property; None for any other predicate.
 #[inline]
-fn truth_of(predicate: &Predicate, value: &Value) -> Option<Truth> {
+fn truth_of(predicate: &Predicate, value: &Value, time: &ReadTime) -> Option<Truth> {
+    let compare_read = |op, literal| match time.beside(value, literal) {
+        Some(time) => compare(time, op, literal),
+        None => compare(value, op, literal),
+    };
     match predicate {
-        Predicate::Compare(_, op, Operand::Literal(literal)) => Some(compare_read(value, *op, literal)),
+        Predicate::Compare(_, op, Operand::Literal(literal)) => Some(compare_read(*op, literal)),
         Predicate::Between(_, Operand::Literal(low), Operand::Literal(high)) => {
-            let is_above = compare_read(value, Comparison::GreaterOrEqual, low);
-            Some(if is_above == Some(true) { compare_read(value, Comparison::LessOrEqual, high) } else { is_above })
+            let is_above = compare_read(Comparison::GreaterOrEqual, low);
+            Some(if is_above == Some(true) { compare_read(Comparison::LessOrEqual, high) } else { is_above })
         }
-        Predicate::In(_, values) => Some((!value.is_unknown()).then(|| values.contains_read(value))),
+        Predicate::In(_, values) => {
+            let contains =
+                || values.contains(value) || values.has_times() && time.of(value).is_some_and(|t| values.contains(t));
+            Some((!value.is_unknown()).then(contains))
+        }
         _ => None,
     }
 }
 
-/// Compare a property's value with a literal: a text beside a time is what it reads as.
-#[inline]
-fn compare_read(value: &Value, op: Comparison, literal: &Value) -> Truth {
-    match value.as_time_beside(literal) {
-        Some(time) => compare(&time, op, literal),
-        None => compare(value, op, literal),
+/// The time that a property's text reads as, once a guard has needed it: reading it takes longer than ten comparisons.
+#[derive(Debug, Default)]
+struct ReadTime(OnceCell<Option<Value>>);
+
+impl ReadTime {
+    /// The time that `value` reads as, always the same one.
+    #[inline]
+    fn of(&self, value: &Value) -> Option<&Value> {
+        self.0.get_or_init(|| value.as_time()).as_ref()
     }
+
+    /// As [`Value::as_time_beside`].
+    #[inline]
+    fn beside(&self, value: &Value, literal: &Value) -> Option<&Value> {
+        if literal.is_time() { self.of(value).filter(|time| time.is_comparable_beside(literal)) } else { None }
+    }
+}
+
+/// What a name leads to in a message.
+#[derive(Debug)]
+struct LookedUpValue<'m> {
+    slot: usize,
+    values: Option<Resolved<'m>>,
+    /// The time that the one value reads as.
+    time: ReadTime,
 }
 
 /// The values of a message that guards have asked for, each with its slot.
 #[derive(Debug, Default)]
-pub struct LookedUp<'m>(SmallVec<[(usize, Option<Resolved<'m>>); NAMES]>);
+pub struct LookedUp<'m>(SmallVec<[LookedUpValue<'m>; NAMES]>);
 
 impl<'m> LookedUp<'m> {
-    /// The value that the name of `guard` leads to. Cost: a look-up the first time.
+    /// What the name of `guard` leads to. Cost: a look-up the first time.
     #[inline]
-    fn get(&mut self, guard: &Guard, message: &Message<'m>) -> Option<&Resolved<'m>> {
-        let known = self.0.iter().position(|(slot, _)| *slot == guard.slot);
+    fn get(&mut self, guard: &Guard, message: &Message<'m>) -> &LookedUpValue<'m> {
+        let known = self.0.iter().position(|known| known.slot == guard.slot);
         let index = known.unwrap_or_else(|| {
-            self.0.push((guard.slot, message.look_up(&guard.name.text, guard.name.any_case)));
+            let values = message.look_up(&guard.name.text, guard.name.any_case);
+            self.0.push(LookedUpValue { slot: guard.slot, values, time: ReadTime::default() });
             self.0.len() - 1
         });
-        self.0[index].1.as_ref()
+        &self.0[index]
     }
 }
 
@@ -163,6 +193,8 @@ mod tests {
             "a IN (3, 4)",
             "a > TIMESTAMP '2026-03-01T11:00:00Z'",
             "a = DATE '2026-03-01'",
+            "a > TIMESTAMP '2026-02-01T11:00:00Z' AND a < DATE '2026-03-02' AND a <> TIMESTAMP '2026-03-01T11:00:00Z'",
+            "a IN (TIMESTAMP '2026-03-01T12:00:00Z', 3) AND a >= DATE '2026-03-01'",
             "a BETWEEN TIMESTAMP '2026-03-01T11:00:00Z' AND TIMESTAMP '2026-03-02T00:00:00Z'",
             "a BETWEEN DATE '2026-02-01' AND DATE '2026-03-01' AND b = 1",
             "b < 2 AND a > 4 AND b = 1 AND a <> 7 AND b > 0 AND a < 5",
@@ -178,8 +210,14 @@ mod tests {
                     [("a".into(), value.clone()), ("b".into(), Value::Int(1))].into_iter().collect();
                 let message = Message::new("", &properties, Body::Absent);
                 let is_true = query.is_true(&message, None);
-                let guarded = guards.decide(&query, &message, &mut LookedUp::default());
+                let mut values = LookedUp::default();
+                let guarded = guards.decide(&query, &message, &mut values);
                 assert!(guarded.is_none_or(|guarded| guarded == is_true), "{text} of {value:?}");
+                assert_eq!(
+                    guards.decide(&query, &message, &mut values),
+                    guarded,
+                    "{text} of {value:?}, looked up before"
+                );
                 decided += usize::from(guarded.is_some());
                 matched += usize::from(is_true);
             }

@@ -9,6 +9,7 @@ use crate::index::layout::sections::SectionName;
 use crate::index::layout::store::{LazyItems, SectionStore};
 
 use super::boxes::Boxes;
+use super::thresholds::Thresholds;
 
 /// The sections that a match reads. Offsets may be damaged: each is checked when it is used.
 pub struct IndexView<'a> {
@@ -19,6 +20,7 @@ pub struct IndexView<'a> {
     summaries: &'a [WordBytes],
     rare_summaries: &'a [NumberBytes],
     boxes: &'a [WordBytes],
+    thresholds: &'a [WordBytes],
     query_ends: LazyItems<'a, 4>,
     /// The ids of the subscriptions, by position.
     pub ids: LazyItems<'a, 8>,
@@ -35,6 +37,7 @@ impl<'a> IndexView<'a> {
             summaries: store.words(SectionName::Summaries)?,
             rare_summaries: store.numbers(SectionName::RareSummaries)?,
             boxes: store.words(SectionName::Boxes)?,
+            thresholds: store.words(SectionName::Thresholds)?,
             query_ends: store.lazy(SectionName::QueryEnds),
             ids: store.lazy(SectionName::Ids),
         })
@@ -81,10 +84,16 @@ impl<'a> IndexView<'a> {
         self.rare_summaries.get(start + 1..(start + 1).checked_add(count)?)
     }
 
-    /// The boxes of the first `leaf_count` leaves.
+    /// The boxes of the leaves of wide groups.
     #[inline(always)]
-    pub fn boxes(&self, leaf_count: usize) -> Boxes<'a> {
-        Boxes::new(self.boxes, leaf_count)
+    pub fn boxes(&self) -> Boxes<'a> {
+        Boxes::new(self.boxes)
+    }
+
+    /// The thresholds of the leaves of wide groups.
+    #[inline(always)]
+    pub fn thresholds(&self) -> Thresholds<'a> {
+        Thresholds::new(self.thresholds)
     }
 
     /// The positions of the subscriptions to a query.

@@ -13,6 +13,7 @@ pub mod regex_sets;
 pub mod subscriptions;
 pub mod tail;
 pub mod text_search;
+pub mod thresholds;
 pub mod tombstones;
 
 use std::sync::OnceLock;

@@ -1,6 +1,7 @@
 //! Queries by ranges, lists and ORs of ranges, many of each so that they fill wide groups, against brute force.
 
 use super::*;
+use crate::index::layout::sections::SectionName;
 use crate::query::selector::{SelectorDialect, parse};
 
 /// A time of the first minutes of 1970.
@@ -145,8 +146,12 @@ fn properties(random: &mut Random) -> Properties {
 
 impl Pair {
     fn add_shapes(&mut self, random: &mut Random, count: usize) {
+        self.add_texts((0..count).map(|_| text(random)));
+    }
+
+    fn add_texts(&mut self, texts: impl Iterator<Item = String>) {
         let parsed = |text: String| Arc::new(parse(&text, SelectorDialect::Jms).expect(&text));
-        let queries: Vec<_> = (0..count).map(|_| parsed(text(random))).collect();
+        let queries: Vec<_> = texts.map(parsed).collect();
         let ids = self.engine.change(queries.clone(), &[]).expect("whole");
         self.expected.extend(ids.into_iter().zip(queries));
     }
@@ -190,6 +195,73 @@ fn ranges_lists_and_ors_of_ranges_agree_with_brute_force() {
         pair.check_shapes(&mut random, or_few(20, 2));
         pair = pair.reopen(&folder.file("queries.tamis"));
         pair.check_shapes(&mut random, or_few(40, 2));
+    }
+}
+
+/// Mostly one bound of one number; some bounds are beyond 2^53.
+fn threshold(random: &mut Random) -> String {
+    let mut one = |name: &str| {
+        let bound = random.below(1_000_000) as f64 / 1e3;
+        format!("{name} {} {bound:?}", random.pick(&["<", "<=", ">", ">="]))
+    };
+    let (x, other, y) = (one("x"), one("x"), one("y"));
+    match random.below(20) {
+        0 => format!("{x} OR {other}"),
+        1 => y,
+        2 => format!("at >= TIMESTAMP '{}'", moment(random)),
+        3 => format!("{x} AND {y}"),
+        4 => one_sided("x", random),
+        5 => format!("x BETWEEN 9007199254740992 AND {}", 9_007_199_254_740_990_i64 + random.below(6) as i64),
+        _ => x,
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn thresholds_agree_with_brute_force() {
+    let folder = Folder::new("thresholds");
+    let mut random = Random(4);
+    let mut pair = Pair::default();
+    // Some queries have several subscriptions, and there are enough of each side for a run.
+    let texts: Vec<_> = (0..14_000).map(|_| threshold(&mut random)).collect();
+    pair.add_texts(texts.iter().chain(&texts[..500]).cloned());
+    pair.engine.settle();
+    let bytes = |pair: &Pair| {
+        let version = pair.engine.current();
+        let sizes = version.segments.iter().map(|segment| segment.store.length(SectionName::Thresholds));
+        sizes.max().expect("a segment")
+    };
+    assert!(bytes(&pair) > 2 * 64 * 8, "there are bitmaps");
+    pair.check_shapes(&mut random, 60);
+    pair = pair.reopen(&folder.file("queries.tamis"));
+    assert!(bytes(&pair) > 2 * 64 * 8);
+    pair.check_shapes(&mut random, 20);
+    pair.remove_one_in(&mut random, 50);
+    pair.check_shapes(&mut random, 20);
+    pair.add_texts((0..300).map(|_| threshold(&mut random)));
+    pair.check_shapes(&mut random, 20);
+}
+
+/// More attributes than leaves have boxes for, all of them in every message.
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn windows_of_many_attributes_agree_with_brute_force() {
+    let mut random = Random(6);
+    let mut pair = Pair::default();
+    let window = |random: &mut Random| between(&format!("m{}", random.below(200)), random);
+    let text = |random: &mut Random| {
+        let one = window(random);
+        if random.one_in(4) { format!("{one} AND {}", window(random)) } else { one }
+    };
+    pair.add_texts((0..9_000).map(|_| text(&mut random)));
+    pair.engine.settle();
+    let mut scratch = Scratch::new();
+    for _ in 0..30 {
+        let properties = (0..200).map(|n| (format!("m{n}").into(), number(&mut random))).collect();
+        let message = Message::new("", &properties, Body::Absent);
+        let mut matched = Vec::new();
+        pair.engine.match_into(&message, &mut scratch, &mut matched).expect("whole");
+        assert_eq!(matched, pair.brute_force(&message));
     }
 }
 
