@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -224,3 +226,39 @@ def test_brute_force_agrees_on_every_printed_query() -> None:
     messages += [(message, "trade.usd", None) for message, _ in FIELD_MESSAGES.values()]
     for properties, topic, body in messages:
         assert engine.match(properties, topic, body) == oracle.match(properties, topic, body)
+
+
+# ---- the tests that docs/papers.md names -----------------------------------------------------------------------
+
+PROJECT = Path(__file__).resolve().parent.parent
+PAGE = (PROJECT / "docs/papers.md").read_text(encoding="utf-8")
+
+
+def named_tests() -> list[tuple[str, str]]:
+    """Return (file, test) of every test that the page names; a cell names the file before its tests."""
+    found: list[tuple[str, str]] = []
+    for table in re.split(r"\n\n", PAGE):
+        header = table.partition("\n")[0]
+        if "the test" not in header:
+            continue
+        in_header = re.findall(r"`(test_\w+\.py)`", header)
+        for row in table.splitlines()[2:]:
+            file = in_header[0] if in_header else ""
+            for name in re.findall(r"`([\w.]+)`", row.rsplit("|", 2)[1]):
+                if name.endswith((".py", ".rs")):
+                    file = name
+                else:
+                    found.append((file, name))
+    return found
+
+
+def test_the_page_of_the_papers_names_many_tests() -> None:
+    assert len(named_tests()) >= 35
+    assert {"test_malamute_reports.py", "live_readers.rs"} <= {file for file, _ in named_tests()}
+
+
+@pytest.mark.parametrize(("file", "name"), sorted(set(named_tests())))
+def test_every_test_that_the_page_of_the_papers_names_is_there(file: str, name: str) -> None:
+    files = [path for part in ("tests", "crates") for path in (PROJECT / part).rglob(file)]
+    declared = re.compile(rf"^\s*(?:async )?(?:def|fn) {name}\b", re.MULTILINE)
+    assert any(declared.search(path.read_text(encoding="utf-8")) for path in files), f"{file}: {name}"

@@ -83,7 +83,7 @@ def test_all_real_mail_goes_through_spark(
         ("eml", odd_mail, 212, 9),
         ("eml", usenet, 1_300, 0),
     ):
-        options = {"pattern": "*"} if kind == "eml" else {}
+        options = {"xml": "true"} | ({"pattern": "*"} if kind == "eml" else {})
         frame = spark.read.format(f"tamis.{kind}").options(**options).load(str(path))
         counts = frame.selectExpr("count(*)", "count(error)", "count(xml)", "count(distinct partition, offset)").first()
         assert counts is not None

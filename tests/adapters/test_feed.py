@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tamis.adapters.adapter import Adapter
+from tamis.adapters.sources.live import source as source_module
 from tamis.adapters.sources.live.feed import FeedOptions, FeedSource
 from tamis.adapters.sources.live.feed_items import feed_items
 from tamis.adapters.sources.live.source import LookError
@@ -54,6 +55,41 @@ def web() -> Iterator[Web]:
 def reader(tmp_path: Path) -> Iterator[Any]:
     with readers(FeedSource, tmp_path) as make:
         yield lambda url, **options: make(url=url, **options)
+
+
+@pytest.mark.parametrize("carry", [False, True])
+def test_all_messages_of_a_batch_are_read_or_it_fails(
+    web: Web, reader: Any, carry: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "SLICE_ITEMS", 3)
+    guids = [f"g{number}" for number in range(8)]
+    one = reader(web.page("/rss", Answer(200, rss(*guids))), carry=carry)
+    end = one.source.latest(one.at, None)
+    parts = one.source.plan(one.at, end)
+    assert [(piece.start, piece.end) for part in parts for piece in part.ranges] == [(0, 3), (3, 6), (6, 8)]
+    assert len(between(one.source, one.at, end)) == 8
+    one.source.spool().forget(4)
+    if carry:
+        assert len([row for part in parts for row in one.source.read(part)]) == 8, "they are with the parts"
+    with pytest.raises(AdapterError, match=r"spool\.sqlite: expected \d messages after number \d, and found \d"):
+        between(one.source, one.at, end)
+
+
+def test_carried_messages_are_cut_by_size(web: Web, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "CARRIED_BYTES", 1)
+    one = reader(web.page("/rss", Answer(200, rss("g1", "g2", "g3"))), carry=True)
+    parts = one.source.plan(one.at, one.source.latest(one.at, None))
+    assert [len(list(one.source.read(part))) for part in parts] == [1, 1, 1]
+
+
+def test_old_items_of_a_feed_that_failed_at_first_are_not_new(web: Web, reader: Any) -> None:
+    web.page("/bad", Answer(500, b""))
+    one = reader(f"{web.page('/good', Answer(200, rss('g1')))} {web.address}/bad", starting_offset="next")
+    assert [row.error is not None for row in one.next()] == [True], "it tells of the failure"
+    web.page("/bad", Answer(200, rss("old1", "old2")))
+    assert one.later(3600) == []
+    web.page("/bad", Answer(200, rss("new", "old1", "old2")))
+    assert len(one.later(3600)) == 1
 
 
 def test_an_item_is_a_message_with_its_properties(web: Web, reader: Any) -> None:

@@ -154,7 +154,7 @@ def test_a_test_of_the_adapter_reads_the_newest_and_changes_nothing(server: Mail
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "expected one of password_env, password_file and token_env"),
+        ({}, "expected one of password_env, password_file, token_env and token_file"),
         ({"password_env": "NOT_SET"}, "the environment variable NOT_SET is not set"),
         ({"password_file": "nowhere"}, "expected a file whose first line is the password"),
         ({"password_env": "IMAP_PASSWORD", "tls": "none"}, "needs tls"),

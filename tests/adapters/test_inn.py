@@ -29,6 +29,7 @@ fromhost: news.example.org
 pathhost: news.example.org
 server: 127.0.0.1
 bindaddress: 127.0.0.1
+nnrpdloadlimit: 0
 runasuser: news
 runasgroup: news
 hismethod: hisv6

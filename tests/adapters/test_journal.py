@@ -51,7 +51,7 @@ def test_a_record_is_a_row_with_all_that_the_message_had(log: StreamLog) -> None
     )
     log.append(message("orders.new", b"Cover the garlic", properties, exchange="amq.topic"))
     log.sync()
-    (row,) = read_all(source(log, signature=True))
+    (row,) = read_all(source(log, signature=True, xml=True))
     assert (row.partition, row.offset, row.topic, row.exchange) == (str(log.folder), 1, "orders.new", "amq.topic")
     assert (row.body, row.raw, row.error, row.time) == ("Cover the garlic", None, None, TIME_US + 1)
     assert row.signature == [("cover", [0]), ("garlic", [2])]

@@ -22,7 +22,7 @@ def rows_of(tmp_path: Path, content: bytes, **options: Any) -> list[Any]:
 
 
 def test_a_line_is_a_message_and_its_members_are_properties(tmp_path: Path) -> None:
-    first, second = rows_of(tmp_path, b'{"price": 1.50, "tags": ["a"]}\n\n{"b": null}\n', topic="ticks")
+    first, second = rows_of(tmp_path, b'{"price": 1.50, "tags": ["a"]}\n\n{"b": null}\n', topic="ticks", xml=True)
     assert (first.properties, first.topic, first.body, first.signature) == (
         '{"price":1.5,"tags":["a"]}',
         "ticks",
@@ -67,6 +67,22 @@ def test_what_is_no_message_is_a_dead_letter_with_its_reason(tmp_path: Path, lin
     assert reason in dead.error
     assert dead.raw == line + b"\n"
     assert good.error is None
+
+
+@pytest.mark.parametrize(("tail", "count"), [(b'{"a": 2', 1), (b"[1]", 1), (b'{"a": 2}', 2), (b'{"a": 2}\n', 2)])
+def test_a_last_line_without_line_feed_is_read_if_it_is_an_object(tmp_path: Path, tail: bytes, count: int) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a": 1}\n' + tail)
+    os.utime(path, (0, 0))  # nobody has written it for a while
+    source = JsonlSource(JsonlOptions(path=str(tmp_path)))
+    end = source.latest(BEGINNING, None)
+    assert len(between(source, BEGINNING, end)) == count
+    with path.open("ab") as file:
+        file.write(b'3}\n{"a": 4}\n')
+    rows = between(source, end, source.latest(end, None, settled=True))
+    assert [row.properties for row in rows if row.error is None][-1] == '{"a":4}'
+    if tail == b'{"a": 2':
+        assert [row.properties for row in rows] == ['{"a":23}', '{"a":4}'], "the line is whole"
 
 
 def test_half_a_character_is_replaced(tmp_path: Path) -> None:

@@ -93,6 +93,22 @@ def test_a_mail_that_cannot_be_read_is_told_once_and_read_when_it_can(
     assert subjects(reader.later()) == ["number 2"]
 
 
+def test_names_are_kept_as_long_as_their_mails_are_there(box: Path, opened: Open) -> None:
+    for number in range(4):
+        _deliver(box, number)
+    reader = opened()
+    assert len(reader.next()) == 4
+    names = reader.source.spool().names()
+    assert len(names) == 4
+    first, second, *_ = sorted((box / "new").iterdir())
+    first.rename(box / "cur" / f"{first.name}:2,S")
+    second.unlink()
+    assert reader.later() == []
+    assert reader.source.spool().names() == names - {second.name}
+    reader.restart()
+    assert reader.later() == []
+
+
 def test_subfolders_are_read_when_asked_for(box: Path, opened: Open) -> None:
     _deliver(box, 1, ".Lists/new")
     assert opened().next() == []

@@ -10,9 +10,11 @@ import pytest
 
 from tamis.adapters import manager as manager_module
 from tamis.adapters.adapter import Adapter
-from tamis.adapters.manager import HEALTHY_S, RETRY_S, AdapterManager, reason
+from tamis.adapters.manager import HEALTHY_S, ONCE_TRIES, RETRY_S, AdapterManager, reason
 from tamis.errors import AdapterError
 from tamis.store import Store
+
+JITTER = 4 / 3
 
 
 class FakeQuery:
@@ -69,7 +71,7 @@ def test_an_adapter_that_fails_stops_no_other_and_is_started_again(workshop: Wor
     workshop.bad_path.write_bytes(b"")
     workshop.manager.look()
     assert workshop.manager.list()["bad"] == "failed", "not before its time"
-    workshop.now += RETRY_S[0]
+    workshop.now += RETRY_S[0] * JITTER
     workshop.manager.look()
     assert workshop.recorded("bad") == ("running", None)
 
@@ -84,15 +86,27 @@ def test_it_is_tried_less_and_less_often_until_it_has_run_for_a_while(workshop: 
         workshop.now += expected - 0.1
         workshop.manager.look()
         assert len(workshop.queries["bad"]) == started
-        workshop.now += 0.2
+        workshop.now += expected * (JITTER - 1) + 0.2
         workshop.manager.look()
         assert len(workshop.queries["bad"]) == started + 1
     workshop.now += HEALTHY_S
     workshop.queries["bad"][-1].fail(ValueError("broken"))
     workshop.manager.look()
-    workshop.now += RETRY_S[0]
+    workshop.now += RETRY_S[0] * JITTER
     workshop.manager.look()
     assert workshop.manager.list()["bad"] == "running"
+
+
+def test_a_run_that_ends_by_itself_tries_an_adapter_three_times(workshop: Workshop) -> None:
+    workshop.manager.look()
+    workshop.queries["good"][-1].isActive = False
+    for wait_s in (0.0, *RETRY_S[: ONCE_TRIES - 1]):
+        workshop.manager.look()
+        assert workshop.manager.list() == {"bad": "failed", "good": "finished"}
+        assert not workshop.manager.is_done()
+        workshop.now += wait_s * JITTER
+    workshop.manager.look()
+    assert workshop.manager.is_done()
 
 
 def test_it_does_what_the_store_desires(workshop: Workshop) -> None:

@@ -30,7 +30,7 @@ def inbox(tmp_path: Path) -> Path:
 
 
 def test_each_message_is_a_row_at_its_place(inbox: Path) -> None:
-    first, second = read_all(source_of(inbox, topic="mail.inbox", signature=True))
+    first, second = read_all(source_of(inbox, topic="mail.inbox", signature=True, xml=True))
     assert (first.partition, first.offset, first.topic, first.error) == (str(inbox), 0, "mail.inbox", None)
     assert inbox.read_bytes()[second.offset :].startswith(b"From someone")
     assert second.body == "From here\n>From there\n"

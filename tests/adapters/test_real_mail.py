@@ -43,7 +43,7 @@ def squeezed(text: str | None) -> str:
 
 @pytest.fixture(scope="module")
 def spam_rows(spamassassin: Path) -> list[Row]:
-    return read_all(MboxSource(MailOptions(path=str(spamassassin), signature=True)))
+    return read_all(MboxSource(MailOptions(path=str(spamassassin), signature=True, xml=True)))
 
 
 def test_every_message_of_spamassassin_is_read(spam_rows: list[Row]) -> None:
@@ -80,7 +80,7 @@ def moment(text: str | None) -> datetime | None:
 
 def test_every_odd_message_is_a_row_or_a_dead_letter(odd_mail: Path) -> None:
     files = [path for path in odd_mail.rglob("*") if path.is_file()]
-    rows = read_all(EmlSource(MailOptions(path=str(odd_mail), pattern="*", signature=True)))
+    rows = read_all(EmlSource(MailOptions(path=str(odd_mail), pattern="*", signature=True, xml=True)))
     assert len(rows) == len(files) == 212
     assert_rows_hold_together(rows)
     dead = {Path(row.partition).name: row for row in rows if row.error is not None}
@@ -95,7 +95,7 @@ def test_every_odd_message_is_a_row_or_a_dead_letter(odd_mail: Path) -> None:
 
 
 def test_every_post_of_usenet_is_read_and_agrees_with_its_json_twin(usenet: Path, real: Path) -> None:
-    rows = read_all(EmlSource(MailOptions(path=str(usenet), pattern="*", signature=True)))
+    rows = read_all(EmlSource(MailOptions(path=str(usenet), pattern="*", signature=True, xml=True)))
     assert len(rows) == 1_300
     assert all(row.error is None for row in rows)
     assert_rows_hold_together(rows)

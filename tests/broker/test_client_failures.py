@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 pytest.importorskip("aio_pika", reason="the client is not installed: pip install 'tamis[client]'")
 
 import tamis.client
-from tamis.client import Client, ClientError, ReceivedMessage, ReplyTimeoutError, SendTimeoutError, receiving
+from tamis.client import (
+    Client,
+    ClientError,
+    ReceivedMessage,
+    ReplyTimeoutError,
+    SendTimeoutError,
+    UnconfirmedError,
+    receiving,
+)
 from tamis.client.message import received
 from tests.broker.conftest import RunningBroker
 from tests.broker.proxy import proxy_to
@@ -275,3 +283,36 @@ def test_the_parts_are_those_that_were_sent(parts: list[bytes]) -> None:
 )
 def test_parts_are_the_whole_body_whatever_the_header_says(body: bytes, sizes: Any) -> None:
     assert b"".join(message(body, sizes).parts) == body
+
+
+def test_a_connection_that_breaks_while_much_is_sent_loses_nothing(broker: RunningBroker) -> None:
+    async def work() -> None:
+        async with proxy_to(broker.port) as network, await tamis.client.connect(network.url()) as client:
+            stream, count = client.stream("f14"), 300
+            sending = [asyncio.create_task(stream.publish(str(number).encode())) for number in range(count)]
+            for _ in range(5):
+                await asyncio.sleep(0.2)
+                network.cut()
+            await asyncio.gather(*sending)
+            found = [message.body for message in await take(stream.subscribe(start="first"), await stream.count())]
+            assert set(found) == {str(number).encode() for number in range(count)}
+
+    run(work)
+
+
+def test_a_message_that_is_not_to_be_sent_again_fails_when_its_connection_breaks(small: RunningBroker) -> None:
+    async def work() -> None:
+        async with (
+            proxy_to(small.port) as network,
+            await tamis.client.connect(network.url(), identity="f15") as client,
+        ):
+            for _ in range(2):
+                await client.mailbox("f15").send(b"")
+            message = aio_pika.Message(b"waits", delivery_mode=2)
+            sending = asyncio.create_task(client.publish("mailbox", "f15", message, resend=False))
+            await asyncio.sleep(0.2)
+            network.cut()
+            with pytest.raises(UnconfirmedError, match="the connection broke: exchange 'mailbox', key 'f15'"):
+                await sending
+
+    run(work)

@@ -74,3 +74,15 @@ def test_what_is_no_list_of_keys_is_refused(start_broker: StartBroker, header: s
         channel.basic_publish("", "a", b"x", copies(**{header: value}))
     assert refused.value.reply_code == 406
     assert header in refused.value.reply_text
+
+
+def test_a_queue_gets_one_copy_however_many_of_its_bindings_match(start_broker: StartBroker) -> None:
+    channel = start_broker().connect().channel()
+    channel.queue_declare("once")
+    for key, query in (("#", "price > 1"), ("a.*", "price > 2"), ("a.b", "price > 3"), ("#", "price < 3")):
+        channel.queue_bind("once", "amq.topic", key, {"x-query": query})
+    channel.confirm_delivery()
+    for price in (10, 0, 10):
+        channel.basic_publish("amq.topic", "a.b", str(price).encode(), pika.BasicProperties(headers={"price": price}))
+    bodies = [channel.basic_get("once", auto_ack=True)[2] for _ in range(4)]
+    assert bodies == [b"10", b"0", b"10", None]

@@ -87,6 +87,7 @@ def test_the_errors_of_the_work_come_through_and_an_interruption_ends_the_wait()
     may_end.set()
 
 
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise imports it
 def test_a_chat_gets_a_notification_and_a_digest(record: NotificationRecord, tmp_path: Path) -> None:
     pytest.importorskip("apprise", reason="Apprise is not installed: pip install 'tamis[chat]' runs this test")
     from tamis.notify.channels.chat import ChatChannel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 
 from tamis.adapters.sources.live.feed_items import feed_items
 from tamis.config.deliveries import FeedDelivery
-from tamis.notify.channels.channel import ChannelError
 from tamis.notify.channels.feed import FeedChannel, file_name
 from tamis.notify.engine import NotificationEngine
 from tamis.store import DueDelivery, NotificationRecord, Store
@@ -86,8 +86,10 @@ def test_each_query_has_a_file_of_its_own(record: NotificationRecord, tmp_path: 
 
 def test_a_file_that_is_no_feed_is_left_alone(record: NotificationRecord, tmp_path: Path) -> None:
     (tmp_path / "frost.atom").write_text("my own notes")
-    with pytest.raises(ChannelError, match=r"frost\.atom: expected a feed of tamis .*; move the file away"):
-        channel(tmp_path).deliver([due(record, 1)])
+    sent = channel(tmp_path).deliver([due(record, 1), due(record, 2, query_key="heat"), due(record, 3)])
+    assert sent.failures.keys() == {1, 3}
+    assert re.search(r"frost\.atom: expected a feed of tamis .*; move the file away", sent.failures[1])
+    assert ids(tmp_path / "heat.atom") == [2], "the feeds of other queries are written"
     assert (tmp_path / "frost.atom").read_text() == "my own notes"
 
 

@@ -16,6 +16,8 @@ from tamis.query import QuerySpec
 from tamis.spark.matching.shipping import unpack
 from tamis.spark.snapshots import KEPT_MAX
 from tamis.store import Store
+from tests.adapters.test_feed import rss
+from tests.adapters.web import Answer, web_server
 from tests.spark import standalone
 
 pytestmark = pytest.mark.spark
@@ -104,6 +106,22 @@ def test_queries_travel_to_workers_that_share_no_folder(
             assert running.wait(60) == 0
     left = list((cluster.folder).rglob("queries-*.tamis"))
     assert len(left) <= KEPT_MAX + 1
+
+
+def test_messages_of_a_live_source_travel_to_workers_that_do_not_see_its_spool(
+    cluster: standalone.StandaloneCluster, driver: Path
+) -> None:
+    folder = driver / "live"
+    folder.mkdir()
+    with web_server() as web, Store.open(folder / "tamis.sqlite") as store:
+        url = web.page("/rss", Answer(200, rss("g1", "g2", "g3")))
+        text = PIPELINE.partition("[[adapter]]")[0].format(master=cluster.master)
+        (folder / "pipeline.toml").write_text(f'{text}[[adapter]]\nname = "news"\ntype = "feed"\nurl = "{url}"\n')
+        store.add_query(QuerySpec("garlic", "CONTAINS(body, 'garlic')"))
+        with start(folder, "-m", "tamis", "run", "--once") as running:
+            output, error = running.communicate(timeout=240)
+        assert running.returncode == 0, output + error
+        assert store.counts().notifications == 3
 
 
 def wait_for(wanted: set[tuple[str, int]], store: Store, running: subprocess.Popen[str]) -> None:

@@ -7,17 +7,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg.errors import AdminShutdown, CrashShutdown, DiskFull, OutOfMemory
 
 from tamis import QuerySpec
 from tamis.adapters.sources.mbox import unescape
 from tamis.errors import StoreError
+from tamis.spark.sinks import postgres_worker
 from tamis.store import Store, notification_id
+from tamis.store.postgres import is_lost
+from tamis.store.staging import Staging
 from tamis.store_place import ServerUrl
-from tests.postgres_server import Server
+from tests.postgres_server import PASSWORD, Server
 from tests.spark.conftest import Workshop
 from tests.spark.mail import QUERIES, brute_force, outbox, real_messages, write_mbox
 
@@ -157,6 +163,26 @@ def test_a_server_that_crashes_loses_no_staged_rows(
         assert "lost 300 of 300 rows of the batch" in caplog.text, "recovery empties tables that are not logged"
         assert (summary.notifications, summary.dead) == (300, 1)
         assert len(outbox(store)) == 300
+
+
+def test_what_keeps_a_task_from_writing_is_one_sentence(postgres: Server, tmp_path: Path) -> None:
+    url = postgres.new_database()
+    postgres.sql(f"CREATE USER nobody_more CONNECTION LIMIT 0 PASSWORD '{PASSWORD}'")
+
+    def copy(conninfo: str) -> None:
+        staging = Staging.named("none")
+        options = {"conninfo": conninfo, "place": url, "staging": staging, "source": "inbox"}
+        list(postgres_worker.copy_rows("no snapshot", iter(()), **options))  # type: ignore[arg-type]
+
+    with patch.object(postgres_worker, "WAIT_S", 0.0):
+        with pytest.raises(StoreError, match=f"{url}: wrong user or password"):
+            copy(f"{url}?password=wrong")
+        with pytest.raises(StoreError, match="the server has no connection left; raise its max_connections"):
+            copy(f"{url.replace('tamis@', 'nobody_more@')}?password={quote(PASSWORD)}")
+        with pytest.raises(postgres_worker.ServerLostError):
+            copy("postgresql://127.0.0.1:1/x")
+    for error, lost in ((DiskFull(), False), (AdminShutdown(), True), (CrashShutdown(), True), (OutOfMemory(), False)):
+        assert is_lost(error) is lost
 
 
 def test_a_second_pipeline_over_the_database_is_refused(on_server: Workshop) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyarrow", reason="Arrow is not installed: pip install 'tamis[arrow]'")
 
 from tamis.config.publish import PublishConfig
-from tamis.errors import AdapterError
+from tamis.errors import AdapterError, ConfigError
 from tamis.spark.publishing import Fields, Publication, _publish
 from tests.broker.conftest import RunningBroker
 
@@ -58,3 +59,18 @@ def test_one_that_is_too_large_is_named_and_the_others_are_published(broker: Run
 def test_an_exchange_that_is_not_there_fails_the_batch(broker: RunningBroker) -> None:
     with pytest.raises(AdapterError, match="nowhere"):
         publish(broker, [row(0)], exchange="nowhere")
+
+
+def test_the_password_is_in_a_variable_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret").write_text("from the file\n")
+    monkeypatch.setenv("BUS_PASSWORD", "from the variable")
+    url, file = "amqp://tamis@localhost/", str(tmp_path / "secret")
+
+    def password(**settings: str) -> str | None:
+        return PublishConfig.model_validate({"url": url, **settings}).password("inbox")
+
+    assert password() is None
+    assert password(password_env="BUS_PASSWORD") == "from the variable"
+    assert password(password_file=file) == "from the file"
+    with pytest.raises(ConfigError, match="adapter 'inbox': publish: expected password_env or password_file, not both"):
+        password(password_env="BUS_PASSWORD", password_file=file)

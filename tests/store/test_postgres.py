@@ -6,15 +6,19 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import ConfigError, StoreError, StoreLostError
 from tamis.query import QuerySpec
-from tamis.store import Store
+from tamis.store import Outcome, Store
 from tamis.store import postgres as postgres_module
+from tamis.store.models import metadata
 from tamis.store_place import ServerUrl
 from tests.postgres_server import Server
 from tests.store.rows import fill
@@ -30,6 +34,28 @@ def test_a_store_is_made_and_opened_again(postgres: Server) -> None:
     assert [record.key for record in Store.peek(url)[0]] == ["k"]
     with Store.open(url, create=False) as store:
         assert [record.key for record in store.list_queries()] == ["k"]
+
+
+def test_a_store_of_an_older_version_gets_wide_numbers(postgres: Server) -> None:
+    url = postgres.new_database()
+    database = url.rpartition("/")[2]
+    Store.open(url).close()
+    for table, column in (("adapters", "read_count"), ("adapters", "dead_count"), ("delivery_steps", "delivery_id")):
+        postgres.sql(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE integer", database)
+    postgres.sql("UPDATE alembic_version SET version_num = '0011'", database)
+    with Store.open(url) as store:
+        with store._read() as connection:
+            found = compare_metadata(MigrationContext.configure(connection), metadata)
+            assert not [one for one in found if isinstance(one, list)], "types of columns"
+        for _ in range(2):
+            store.report_adapter("inbox", "running", read_count=2**31, dead_count=2**31)
+        (state,) = store.adapter_states(["inbox"])
+        assert (state.read_count, state.dead_count) == (2**32, 2**32)
+        fill(store, 1)
+        postgres.sql(f"UPDATE deliveries SET id = {2**40}", database)
+        (due,) = store.due_deliveries("outbox", 9)
+        store.record_outcomes([Outcome(due.delivery_id, "pending", "later", datetime.now(UTC))])
+        assert [step.reason for step in store.delivery_steps([due.notification.id])] == ["later"]
 
 
 def test_a_check_makes_no_tables(postgres: Server) -> None:

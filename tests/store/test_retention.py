@@ -10,6 +10,7 @@ from tamis.config.deliveries import StoreDelivery
 from tamis.notify.engine import NotificationEngine
 from tamis.query import QuerySpec
 from tamis.store import Outcome, Store
+from tamis.store.retention import PRUNED_BATCH, VERSIONS_KEPT
 from tamis.store_place import ServerUrl
 from tests.store.rows import fill, message, result
 
@@ -98,3 +99,63 @@ def test_a_pipeline_prunes_once_an_hour(store: Store) -> None:
     times.append(times[-1] + timedelta(hours=1))
     engine.deliver_pending()
     assert _rows(store)["outbox"] == 0
+
+
+def test_batches_without_notifications_go_and_totals_stay(store: Store, later: datetime) -> None:
+    fill(store, 3)
+    for number in range(1, 8):
+        store.pin_batch("s", number)
+        store.commit_batch("s", number, result([], dead=number))
+    store.pin_batch("other", 5)
+    store.commit_batch("other", 5, result([]))
+    store.pin_batch("s", 8)
+    before = store.counts()
+    assert store.prune_history(datetime.now(UTC) - _SOON) == 0, "they are young"
+    assert _prune_history(store, later) == 6
+    assert _prune_history(store, later) == 0
+    after = store.counts()
+    assert (after.read, after.matched, after.notifications) == (before.read, before.matched, before.notifications)
+    kept = [("other", 5), ("s", PRUNED_BATCH), ("s", 0), ("s", 7), ("s", 8)]
+    assert _select(store, "SELECT stream, batch_id FROM batches ORDER BY 1, 2") == kept
+    assert store.batch_counts("s", 7) is not None, "a replay of the last one finds it"
+    _deliver(store, 3)
+    _prune_all(store, later)
+    assert _prune_history(store, later) == 1, "its notifications are gone"
+    assert store.counts().read == before.read
+
+
+def test_old_versions_go_but_for_the_last_and_for_what_is_needed(store: Store, later: datetime) -> None:
+    fill(store, 1)  # about version 1
+    for number in range(VERSIONS_KEPT + 10):
+        if number == 4:
+            pinned = store.pin_batch("s", 1)
+        store.add_query(QuerySpec("frost", f"a = {number}"))
+        store.set_hierarchy("place", {"x": None, f"y{number}": "x"})
+    needed = store.queries_at(pinned)
+    history = store.query_history("frost")
+    assert store.prune_history(datetime.now(UTC) - _SOON) == 0, "they are young"
+    _prune_history(store, later)
+    assert store.queries_at(pinned) == needed, "a batch is unfinished"
+    assert [it.version for it in store.query_history("frost")][:4] == [1, 5, 6, 7], "2 to 4 ended before"
+    store.commit_batch("s", 1, result([]))
+    _prune_history(store, later)
+    kept = store.query_history("frost")
+    assert kept == [history[0], *history[-VERSIONS_KEPT:]], "a notification is about the first"
+    assert len(_select(store, "SELECT 1 FROM hierarchy_versions")) == VERSIONS_KEPT
+    assert len(_select(store, "SELECT 1 FROM revisions")) <= 2 * VERSIONS_KEPT + 4
+    restored = store.undo_query("frost")
+    assert restored is not None
+    assert restored.version == history[-1].version + 1
+    _rows(store)
+
+
+def _prune_history(store: Store, before: datetime) -> int:
+    total = 0
+    while pruned := store.prune_history(before):
+        total += pruned
+    return total
+
+
+def _select(store: Store, statement: str) -> list[tuple[object, ...]]:
+    with store._read() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(statement)]

@@ -152,7 +152,8 @@ class Adapter:
         # the environment when a stream starts. If streams shared the map, the tasks of another stream could be
         # serialized at that moment and fail with java.io.OptionalDataException.
         register(spark, self.format)
-        return spark.readStream.format(self.format).options(**self.options()).load()
+        carried = {"carry": "true"} if issubclass(self._source, LiveSource) and not _is_local(spark) else {}
+        return spark.readStream.format(self.format).options(**self.options(), **carried).load()
 
     def test(self) -> AdapterHealth:
         """Open the source without Spark and read a few messages. It never raises: errors are part of the result.
@@ -167,6 +168,13 @@ class Adapter:
         except OSError as error:
             health = AdapterHealth(self.name, readable=False, reason=f"{error.filename}: {error.strerror}")
         return replace(health, seconds=time.monotonic() - started)
+
+
+def _is_local(spark: SparkSession) -> bool:
+    """Whether Spark's tasks run in processes of this machine."""
+    from pyspark.sql.utils import is_remote
+
+    return not is_remote() and str(spark.sparkContext.master).partition("[")[0] == "local"
 
 
 def _examine(name: str, source: Source) -> AdapterHealth:

@@ -69,7 +69,7 @@ def json_row(
     if options.id_field is not None and (own := properties.get(options.id_field)) is not None:
         identity = digest_of(json.dumps([options.id_field, own], ensure_ascii=False).encode())
     body = _text(properties.pop(options.body_field, None)) if options.body_field else None
-    xml = to_xml(properties, body)
+    xml = to_xml(properties, body) if options.xml else None
     text = json.dumps(properties, ensure_ascii=False, separators=(",", ":"))
     signature = signature_of(body, stop_words)
     return Row(partition, offset, digest, topic, text, body, xml, signature, identity=identity)

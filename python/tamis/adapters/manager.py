@@ -5,6 +5,7 @@ follows. An adapter that fails does not stop the others: its reason is reported,
 
 from __future__ import annotations
 
+import random
 import re
 import threading
 import time
@@ -22,7 +23,10 @@ Desire = Literal["running", "paused", "stopped"]
 
 LOOK_INTERVAL_S: Final = 0.5
 RETRY_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0)
-"""Time until a failed adapter is started again: the first time, the second time, ...; the last value repeats."""
+"""Time until a failed adapter is started again: the first time, the second time, ...; the last value repeats. Up to a
+third is added, so that many adapters do not come back at the same moment."""
+ONCE_TRIES: Final = 3
+"""Number of times that a run that ends by itself starts an adapter that fails."""
 HEALTHY_S: Final = 60.0
 """An adapter that has run for this time begins again with the first of `RETRY_S` if it fails."""
 
@@ -126,6 +130,14 @@ class AdapterManager:
         with self._lock:
             return self._find(name).error
 
+    def is_done(self) -> bool:
+        """Whether no adapter runs, and each that failed was tried `ONCE_TRIES` times."""
+        with self._lock:
+            return not any(
+                managed.status == "running" or (managed.status == "failed" and managed.failures < ONCE_TRIES)
+                for managed in self._managed.values()
+            )
+
     def start(self, name: str) -> None:
         """Ask an adapter to run from where it ended."""
         self._desire(name, "running")
@@ -225,7 +237,8 @@ class AdapterManager:
     def _fail(self, managed: _Managed, error: str) -> None:
         if self._clock() - managed.started_at >= HEALTHY_S and managed.started_at:
             managed.failures = 0
-        managed.retry_at = self._clock() + RETRY_S[min(managed.failures, len(RETRY_S) - 1)]
+        wait_s = RETRY_S[min(managed.failures, len(RETRY_S) - 1)]
+        managed.retry_at = self._clock() + wait_s * random.uniform(1.0, 4 / 3)  # noqa: S311 - no secret
         managed.failures += 1
         self._become(managed, "failed", error)
 

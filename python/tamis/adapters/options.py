@@ -57,12 +57,14 @@ class SourceOptions:
         stop_words: ``english``, ``none``, words separated by commas, or ``@file``; left out of signatures.
         max_messages: maximum number of messages in one micro-batch.
         signature: whether rows have the column `signature`.
+        xml: whether the column `xml` has a document of each message; else it is null.
     """
 
     topic: str = option("")
     stop_words: str = option("english", in_pipeline=False)
     max_messages: int = option(10_000, minimum=1)
     signature: bool = option(False, in_pipeline=False)
+    xml: bool = option(False)
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:

@@ -38,7 +38,7 @@ class Row:
         properties: of mail, a mapping; of JSON lines, JSON text; of streams, the two parts of a variant; None in a dead
             letter.
         body: the text, or None.
-        xml: the document of `tamis.adapters.xml`; None in a dead letter.
+        xml: the document of `tamis.adapters.xml`; None in a dead letter, or if the option of that name is off.
         signature: (term, positions) pairs; None without a body, and unless the option of that name asks for it.
         error: why it could not be read; None if it could.
         raw: the bytes of a dead letter; of streams also a body that is not text.
@@ -80,7 +80,14 @@ def columns(*, signature: bool, streams: bool) -> dict[str, str]:
 
 
 def mail_row(
-    raw: bytes, partition: str, offset: int, *, topic: str, source: str | None, stop_words: frozenset[str] | None = None
+    raw: bytes,
+    partition: str,
+    offset: int,
+    *,
+    topic: str,
+    source: str | None,
+    stop_words: frozenset[str] | None = None,
+    xml: bool = False,
 ) -> Row:
     """The row of one mail or news message; a dead letter if it cannot be read.
 
@@ -91,8 +98,9 @@ def mail_row(
         topic: of the adapter.
         source: the property of that name.
         stop_words: of the signature; None makes none.
+        xml: whether to make the document.
 
-    Cost: 0.28 ms for a usual message: 0.22 ms to parse it, 0.06 ms for the document. A signature takes 0.25 ms more.
+    Cost: 0.22 ms for a usual message. The document takes 0.06 ms more, a signature 0.25 ms.
     """
     digest = digest_of(raw)
     try:
@@ -100,7 +108,7 @@ def mail_row(
     except MailError as error:
         return Row(partition, offset, digest, topic, error=str(error), raw=raw, identity=digest)
     signature = signature_of(mail.body, stop_words)
-    xml = to_xml(mail.properties, mail.body)
+    document = to_xml(mail.properties, mail.body) if xml else None
     header = list(mail.properties["header"].items())
     return Row(
         partition,
@@ -109,7 +117,7 @@ def mail_row(
         topic,
         {**mail.properties, "header": header},
         mail.body,
-        xml,
+        document,
         signature,
         identity=digest,
     )

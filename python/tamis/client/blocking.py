@@ -140,9 +140,16 @@ class BlockingStream:
         exchange: str | None = None,
         topic: str = "",
         timeout_s: float | None = None,
+        resend: bool = True,
     ) -> None:
         """Add a message, as `Stream.publish`."""
-        self._loop.run(self._stream.publish(body, headers, exchange=exchange, topic=topic, timeout_s=timeout_s))
+        self._loop.run(
+            self._stream.publish(body, headers, exchange=exchange, topic=topic, timeout_s=timeout_s, resend=resend)
+        )
+
+    def count(self) -> int:
+        """Return the number of messages that the stream keeps."""
+        return self._loop.run(self._stream.count())
 
     def bind(self, exchange: str, key: str = "#") -> None:
         """Let the stream have what is published to an exchange, as `Stream.bind`."""

@@ -157,7 +157,13 @@ class Client:
             return self._connection or await self.open()
 
     async def publish(
-        self, exchange: str, routing_key: str, message: aio_pika.Message, *, timeout_s: float | None = None
+        self,
+        exchange: str,
+        routing_key: str,
+        message: aio_pika.Message,
+        *,
+        timeout_s: float | None = None,
+        resend: bool = True,
     ) -> None:
         """Publish a message; it is stored when this returns. It waits while there is no connection, or no room.
 
@@ -165,10 +171,11 @@ class Client:
         another one that the broker has no room for.
 
         A message whose connection broke before it was confirmed is sent again, with the same `message_id`: it may come
-        twice.
+        twice. With `resend=False` it is not, and the caller finds out whether it was stored.
 
         Raises:
             SendTimeoutError: it was not stored within `timeout_s`. It may still be stored later.
+            UnconfirmedError: the connection broke before it was confirmed, and `resend` is false.
             ClientError: the broker refuses it, or no queue takes it.
         """
-        await self._publisher.publish((exchange, routing_key), message, timeout_s)
+        await self._publisher.publish((exchange, routing_key), message, timeout_s, resend=resend)

@@ -29,6 +29,10 @@ class SendTimeoutError(ClientError, TimeoutError):
     """A message was not stored in time: there is no connection, or no room. It may still be stored later."""
 
 
+class UnconfirmedError(ClientError):
+    """The connection broke before a message was confirmed that is not to be sent again: it is stored, or it is not."""
+
+
 TAKEN_OVER = "has taken over the identity"
 _TAKEN = ("is in use by a client", TAKEN_OVER)
 

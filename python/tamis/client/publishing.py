@@ -14,7 +14,7 @@ import aio_pika
 from aio_pika.exceptions import ChannelClosed, ConnectionClosed, DeliveryError
 from aiormq.abc import DeliveredMessage
 
-from tamis.client.errors import LOST, ClientError, SendTimeoutError, client_error
+from tamis.client.errors import LOST, ClientError, SendTimeoutError, UnconfirmedError, client_error
 
 CHANNELS_MAX = 1_024
 """Maximum number of messages of a client that are on their way; more wait in the client."""
@@ -44,7 +44,9 @@ class Publisher:
         self._destinations: dict[Destination, _Turns] = {}
         self._sending: set[asyncio.Task[Any]] = set()
 
-    async def publish(self, to: Destination, message: aio_pika.Message, timeout_s: float | None) -> None:
+    async def publish(
+        self, to: Destination, message: aio_pika.Message, timeout_s: float | None, *, resend: bool = True
+    ) -> None:
         """Publish a message; it is stored when this returns. It waits while there is no connection, or no room.
 
         A message whose connection broke before it was confirmed is sent again, with the same `message_id`. One that was
@@ -52,11 +54,14 @@ class Publisher:
 
         Raises:
             SendTimeoutError: it was not confirmed within `timeout_s`.
+            UnconfirmedError: the connection broke, and `resend` is false.
             ClientError: the broker refuses it, or no queue takes it.
         """
         try:
             async with asyncio.timeout(timeout_s):
                 while not await self._publish_once(to, message):
+                    if not resend:
+                        raise UnconfirmedError(f"the connection broke: exchange '{to[0]}', key '{to[1]}'")
                     await asyncio.sleep(RETRY_S)
         except TimeoutError as error:
             raise SendTimeoutError(f"not stored in {timeout_s} s: exchange '{to[0]}', key '{to[1]}'") from error
@@ -74,7 +79,7 @@ class Publisher:
         except ChannelClosed as error:
             raise client_error(error) from error
         except ConnectionClosed as error:
-            if CONNECTION_FORCED not in str(error):
+            if _is_refusal(error):
                 raise client_error(error) from error
             return False
         except LOST:
@@ -131,6 +136,12 @@ class _Turns:
     def __init__(self) -> None:
         self.free = asyncio.Semaphore(DESTINATION_MAX)
         self.users_count = 0
+
+
+def _is_refusal(error: ConnectionClosed) -> bool:
+    """Whether the broker has closed a connection because of what it was sent; a broken one has no reason."""
+    has_reason = any(isinstance(part, str) and part for part in error.args) and error.args[0] != 0
+    return has_reason and CONNECTION_FORCED not in str(error)
 
 
 async def _send(channel: Channel, to: Destination, message: aio_pika.Message) -> None:

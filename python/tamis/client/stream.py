@@ -44,6 +44,7 @@ class Stream:
         exchange: str | None = None,
         topic: str = "",
         timeout_s: float | None = None,
+        resend: bool = True,
     ) -> None:
         """Add a message; it has its number, and is on disk, when this returns.
 
@@ -54,9 +55,11 @@ class Stream:
                 is bound to it, as this one is after `bind`. None: to this stream alone; its name is the topic then.
             topic: the routing key.
             timeout_s: the time in which it must be stored; None: any.
+            resend: send it again if the connection breaks before it is confirmed; it may be there twice then.
 
         Raises:
             SendTimeoutError: it was not stored in time. It may still be stored later.
+            UnconfirmedError: the connection broke, and `resend` is false.
             ValueError: there is a topic without an exchange.
             ClientError: the broker refuses it.
         """
@@ -65,7 +68,23 @@ class Stream:
         await self.make()
         message = outgoing(body, headers)
         to = ("", self.name) if exchange is None else (exchange, topic)
-        await self._client.publish(*to, message, timeout_s=timeout_s)
+        await self._client.publish(*to, message, timeout_s=timeout_s, resend=resend)
+
+    async def count(self) -> int:
+        """Return the number of messages that the stream keeps.
+
+        Raises:
+            ClientError: the broker refuses it.
+        """
+        await self.make()
+        channel = await self._client.channel()
+        try:
+            return (await channel.declare_queue(self.name, passive=True)).declaration_result.message_count or 0
+        except ChannelClosed as error:
+            raise client_error(error) from error
+        finally:
+            with suppress(*LOST):
+                await channel.close()
 
     async def bind(self, exchange: str, key: str = "#") -> None:
         """Let the stream have what is published to an exchange that exists.

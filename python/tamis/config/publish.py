@@ -8,7 +8,8 @@ from pydantic import AfterValidator, Field
 
 from tamis.config.deliveries import broker_address
 from tamis.config.fields import Line, PathBeside, Seconds, Section
-from tamis.config.secrets import variable
+from tamis.config.secrets import content, variable
+from tamis.errors import ConfigError
 
 
 class PublishConfig(Section):
@@ -17,6 +18,7 @@ class PublishConfig(Section):
     Attributes:
         url: the broker, as ``amqp://user@host:5672/vhost`` or ``amqps://``.
         password_env: the environment variable that holds the password.
+        password_file: a file that holds it.
         exchange: the exchange, which must exist.
         ca_file: certificates to trust instead of the system's; on each machine that reads.
         timeout_s: for each step.
@@ -24,6 +26,7 @@ class PublishConfig(Section):
 
     url: Annotated[Line, AfterValidator(broker_address)]
     password_env: Line | None = None
+    password_file: PathBeside | None = None
     exchange: Annotated[str, Field(min_length=1, max_length=127)] = "amq.topic"
     ca_file: PathBeside | None = None
     timeout_s: Seconds = 15.0
@@ -32,6 +35,11 @@ class PublishConfig(Section):
         """The password to log in with; None: that of `url`, or guest's.
 
         Raises:
-            ConfigError: the environment variable that should hold it is not set.
+            ConfigError: both are named; the environment variable is not set, or the file cannot be read.
         """
-        return None if self.password_env is None else variable(f"adapter '{adapter}'", self.password_env)
+        where = f"adapter '{adapter}'"
+        if self.password_env is not None and self.password_file is not None:
+            raise ConfigError(f"{where}: publish: expected password_env or password_file, not both")
+        if self.password_file is not None:
+            return content(where, self.password_file)
+        return None if self.password_env is None else variable(where, self.password_env)

@@ -32,7 +32,7 @@ class RetentionDispatcher:
         if self._until <= self._now():
             self._until = self._now() + _INTERVAL
             before = self._now() - self._keep
-            while not stopped() and self._store.prune(before):
+            while not stopped() and (self._store.prune(before) or self._store.prune_history(before)):
                 pass
         return DeliveryCounts()
 

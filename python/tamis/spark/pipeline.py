@@ -236,7 +236,7 @@ class _Run:
         if time.monotonic() >= self._look_at:
             self._manager.look()
             self._look_at = time.monotonic() + LOOK_INTERVAL_S
-        return not self._once or "running" in self._manager.list().values()
+        return not self._once or not self._manager.is_done()
 
     def close(self, *, drain: bool, stop: threading.Event) -> None:
         """Stop the adapters, each between two batches, then the deliveries; with `drain` after everything due.

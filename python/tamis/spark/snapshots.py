@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,10 @@ class Snapshot:
     shipped: Shipped
     records: Mapping[str, QueryRecord]
     _engine: Engine = field(repr=False)
+
+    def asked(self, names: Iterable[str]) -> tuple[list[str], bool, bool]:
+        """The parts of messages that its queries ask for, as `tamis.Engine.asked`."""
+        return self._engine.asked(names)
 
     def records_of(self, ids: Sequence[int]) -> list[QueryRecord]:
         """The queries of subscription ids, in the given order."""

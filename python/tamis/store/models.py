@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from tamis.store.dialect import add_to_schema
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -212,7 +212,7 @@ delivery_steps = Table(
     "delivery_steps",  # the log: what was decided about a delivery, when and why
     metadata,
     Column("id", Number, primary_key=True),
-    Column("delivery_id", Integer, ForeignKey("deliveries.id"), nullable=False),
+    Column("delivery_id", Number, ForeignKey("deliveries.id"), nullable=False),
     Column("at", UtcDateTime, nullable=False),
     Column("step", String, nullable=False),
     Column("reason", String),
@@ -270,8 +270,8 @@ adapters = Table(
     Column("desired", String, nullable=False),
     Column("status", String, nullable=False),
     Column("last_error", String),
-    Column("read_count", Integer, nullable=False),
-    Column("dead_count", Integer, nullable=False),
+    Column("read_count", Number, nullable=False),
+    Column("dead_count", Number, nullable=False),
     Column("last_batch_at", UtcDateTime),
     Column("updated_at", UtcDateTime, nullable=False),
     Column("polled_at", UtcDateTime),

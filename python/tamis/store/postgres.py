@@ -143,6 +143,7 @@ def explain(url: str, error: BaseException | None) -> str:
     return f"{url}: the store failed: {text}"
 
 
+_NONE_LEFT = "the server has no connection left; raise its max_connections, or end others"
 _ADVICE = (
     ("password authentication failed", "wrong user or password: give it in PGPASSWORD or in ~/.pgpass"),
     ("no password supplied", "the server asks for a password: give it in PGPASSWORD or in ~/.pgpass"),
@@ -151,7 +152,8 @@ _ADVICE = (
     ("42P01", "a table of the store is gone; restore it from a backup, or give another database"),
     ("55P03", f"another process has held the store for {WAIT_S:g} s; end it, then start again"),
     ("53100", "the server's disk is full; make room and start again: nothing half-written is left behind"),
-    ("53300", "the server has no connection left; raise its max_connections, or end others"),
+    ("53300", _NONE_LEFT),
+    ("too many", _NONE_LEFT),
     ("25006", "the server is a read-only copy; give the URL of the one that can be written"),
 )
 
@@ -163,6 +165,13 @@ def _first_line(error: BaseException | None) -> str:
 def _begin(connection: Connection) -> None:
     if connection.get_execution_options().get("immediate", False):
         take_lock(connection, STORE_LOCK)
+
+
+def is_lost(error: psycopg.OperationalError) -> bool:
+    """Whether the server went away or does not answer, so that it may come back."""
+    if error.sqlstate is not None:
+        return error.sqlstate[:2] == "08" or error.sqlstate[:3] == "57P"
+    return not _refuses(error) and "too many" not in str(error)
 
 
 def _refuses(error: psycopg.OperationalError) -> bool:

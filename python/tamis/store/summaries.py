@@ -28,7 +28,8 @@ class Summaries(Database):
     def counts(self) -> Counts:
         """Totals of the whole store at one moment."""
         b = batches.c
-        totals = (func.count(), func.sum(b.read_count), func.sum(b.matched_count), func.sum(b.notification_count))
+        kept = func.count().filter(b.batch_id >= 0)
+        totals = (kept, func.sum(b.read_count), func.sum(b.matched_count), func.sum(b.notification_count))
         with self._read() as connection:
             batch_count, read, matched, notifications = connection.execute(select(*totals).where(b.done == 1)).one()
             states = _delivery_states(connection)

@@ -46,7 +46,7 @@ def document_row(source: WholeFileSource, path: str, raw: bytes, known: dict[str
         "file": path_text(os.path.basename(path)),  # noqa: PTH119
     }
     digest, signature = digest_of(raw), signature_of(body, source.signature_stop_words)
-    topic, xml = source.options.topic, to_xml(properties, body)
+    topic, xml = source.options.topic, to_xml(properties, body) if source.options.xml else None
     return Row(path_text(path), 0, digest, topic, properties, body, xml, signature, identity=digest)
 
 

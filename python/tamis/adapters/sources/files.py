@@ -83,6 +83,7 @@ class MailSource(FileSource):
             topic=self.options.topic,
             source=path_text(source if self.options.source is None else self.options.source),
             stop_words=self.signature_stop_words,
+            xml=self.options.xml,
         )
 
 

@@ -152,7 +152,7 @@ class JournalSource(Source):
         try:
             exchange, topic, properties, (value, metadata), body = stream_message(kind, record, body_mode)
             text = _text(body)
-            xml = to_xml(_document(properties), text)
+            xml = to_xml(_document(properties), text) if self.options.xml else None
         except ValueError as error:
             raw = record[:RAW_KEPT_BYTES]
             return Row(self._partition, number, log, self.options.topic, error=str(error), raw=raw, time=time_us)

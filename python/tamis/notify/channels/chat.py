@@ -5,10 +5,7 @@ thread that can be given up."""
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 import apprise
 
@@ -99,30 +96,11 @@ class ChatChannel:
         Raises:
             ChannelError: the service cannot be reached.
         """
-        with _heard() as said:
-            done = self._chat.notify(title=title, body=text, body_format=apprise.NotifyFormat.TEXT)
-        if done:
+        result = self._chat.notify(title=title, body=text, body_format=apprise.NotifyFormat.TEXT)
+        if result:
             return None
-        reason = " ".join(" ".join(said).split())[:_SAID_MAX] or "the service refused the message"
+        said = " ".join(entry.message for entry in result.logs())
+        reason = " ".join(said.split())[:_SAID_MAX] or "the service refused the message"
         if _NO_CONNECTION in reason:
             raise ChannelError(f"the chat: {reason}")
         return reason
-
-
-@contextmanager
-def _heard() -> Iterator[list[str]]:
-    """Collect the warnings of Apprise from this thread: it returns no reasons."""
-    said: list[str] = []
-    here = threading.get_ident()
-
-    class Listener(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if record.thread == here:
-                said.append(record.getMessage())
-
-    listener, logger = Listener(logging.WARNING), logging.getLogger("apprise")
-    logger.addHandler(listener)
-    try:
-        yield said
-    finally:
-        logger.removeHandler(listener)

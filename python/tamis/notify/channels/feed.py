@@ -28,6 +28,10 @@ _NAME_CHARACTERS = 150
 ElementTree.register_namespace("", ATOM)
 
 
+class DamagedFeedError(Exception):
+    """A file is no feed of ours; the feeds of other queries can be written."""
+
+
 class FeedChannel:
     """Writes files ``<query>.atom`` into a folder, which it creates."""
 
@@ -52,15 +56,18 @@ class FeedChannel:
             ChannelError: a file cannot be read or written.
         """
         failures: dict[int, str] = {}
-        entries: dict[str, dict[str, ElementTree.Element]] = {}
+        entries: dict[str, dict[int, ElementTree.Element]] = {}
         for delivery in due:
             record = delivery.notification
             try:
-                entries.setdefault(record.query_key, {})[_id_of(record)] = _entry(record)
+                entries.setdefault(record.query_key, {})[delivery.delivery_id] = _entry(record)
             except Exception as error:  # noqa: BLE001 - one message must not stop the others
                 failures[delivery.delivery_id] = f"cannot be written as an entry of a feed: {error}"
         for query, new in entries.items():
-            self._add(query, new)
+            try:
+                self._add(query, {_text(entry, "id"): entry for entry in new.values()})
+            except DamagedFeedError as error:
+                failures |= dict.fromkeys(new, str(error))
         return Sent(failures)
 
     def interrupt(self) -> None:
@@ -98,7 +105,7 @@ def _read(path: Path) -> dict[str, ElementTree.Element]:
     """The entries of a feed by their ids.
 
     Raises:
-        ChannelError: the file is no feed of ours.
+        DamagedFeedError: the file is no feed of ours.
     """
     if not path.exists():
         return {}
@@ -106,7 +113,7 @@ def _read(path: Path) -> dict[str, ElementTree.Element]:
         entries = ElementTree.parse(path).getroot().findall(f"{{{ATOM}}}entry")  # noqa: S314 - a file that we wrote
         return {_text(entry, "id"): entry for entry in entries}
     except (ElementTree.ParseError, AttributeError) as error:
-        raise ChannelError(f"{path}: expected a feed of tamis ({error}); move the file away") from error
+        raise DamagedFeedError(f"{path}: expected a feed of tamis ({error}); move the file away") from error
 
 
 def _feed(query: str, domain: str, entries: Sequence[ElementTree.Element]) -> bytes:

@@ -36,7 +36,8 @@ def message_columns(frame: DataFrame, asked: Asked | None = None) -> dict[str, C
     Raises:
         TamisError: `frame` has no columns, or one of a type that its part cannot have.
     """
-    types = {field.name: field.dataType for field in frame.schema.fields}
+    column_of = _column_of(frame)
+    types = {name: frame.schema[column].dataType for name, column in column_of.items()}
     if not types:
         raise TamisError("expected a column 'topic', 'properties' or 'body', or others that are properties; found none")
     has_properties = "properties" in types
@@ -44,9 +45,9 @@ def message_columns(frame: DataFrame, asked: Asked | None = None) -> dict[str, C
     wanted = _wanted(names, asked)
     for name in set(wanted) & set(_PARTS):
         _check(name, types[name])
-    columns = {name: F.col(_quoted(name)) for name in wanted}
+    columns = {name: F.col(_quoted(column_of[name])) for name in wanted}
     if has_properties and asked is not None and isinstance(struct := types["properties"], StructType):
-        columns = {**columns, **_asked_fields(struct, asked)}
+        columns = {**columns, **_asked_fields(columns["properties"], struct, asked)}
     return columns or {"topic": F.lit("")}
 
 
@@ -59,11 +60,27 @@ def _wanted(names: list[str], asked: Asked | None) -> list[str]:
     return [name for name in names if parts.get(name, False) or name in properties]
 
 
-def _asked_fields(struct: StructType, asked: Asked) -> dict[str, Column]:
+def _column_of(frame: DataFrame) -> dict[str, str]:
+    """Part or property -> name of its column. The names of parts count without regard to case, unless Spark's do not.
+
+    Raises:
+        TamisError: two columns are the same part.
+    """
+    is_case_sensitive = str(frame.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
+    found: dict[str, str] = {}
+    for column in frame.columns:
+        name = column if is_case_sensitive or column.lower() not in _PARTS else column.lower()
+        if name in _PARTS and name in found:
+            raise TamisError(f"columns '{found[name]}' and '{column}': Spark takes their names as the same; drop one")
+        found[name] = column
+    return found
+
+
+def _asked_fields(properties: Column, struct: StructType, asked: Asked) -> dict[str, Column]:
     """The column ``properties`` with the fields that queries ask for; an absent struct stays absent."""
     fields = asked(struct.fieldNames())[0]
-    values = [F.col("properties").getField(name).alias(name) for name in fields] or [F.lit(None).alias("none")]
-    return {"properties": F.when(F.col("properties").isNotNull(), F.struct(*values))}
+    values = [properties.getField(name).alias(name) for name in fields] or [F.lit(None).alias("none")]
+    return {"properties": F.when(properties.isNotNull(), F.struct(*values))}
 
 
 def _check(name: str, data_type: DataType) -> None:

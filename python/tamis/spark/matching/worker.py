@@ -110,7 +110,9 @@ def _explanation(engine: Engine, key: str, properties: dict[str, Any], topic: st
 
 
 def match_ids_timed(path: str, names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
-    """The ids of each row, with the time that matching took: struct<ids: list<int64>, us: double>.
+    """The ids of each row, and the time that matching took: struct<ids: list<int64>, us: double, error: string>.
+
+    A row that cannot be read has no ids, and the reason in ``error``.
 
     The last rows, up to `TIMED_ROWS_MAX`, are matched one by one. Their ``us`` is the CPU time of the thread, less that
     of a call without rows: workers share the cores with Spark, and waiting for a core says nothing about matching. The
@@ -121,16 +123,21 @@ def match_ids_timed(path: str, names: Sequence[str], columns: Sequence[pa.Array]
     first_timed = max(0, count - TIMED_ROWS_MAX)
     call_us = min(_match_timed(engine, batch.slice(0, 0))[1] for _ in range(5))
     rows = [_match_timed(engine, batch.slice(row, 1)) for row in range(first_timed, count)]
-    ids = pa.concat_arrays([engine.match_batch(batch.slice(0, first_timed)), *(row_ids for row_ids, _ in rows)])
+    found = pa.concat_arrays([_match_all(engine, batch.slice(0, first_timed)), *(row for row, _ in rows)])
     times = [None] * first_timed + [max(0.0, us - call_us) for _, us in rows]
-    return pa.StructArray.from_arrays([_signed(ids), pa.array(times, pa.float64())], names=["ids", "us"])
+    parts = [_signed(found.field("ids")), pa.array(times, pa.float64()), found.field("error")]
+    return pa.StructArray.from_arrays(parts, names=["ids", "us", "error"])
 
 
-def _match_timed(engine: Engine, batch: pa.RecordBatch) -> tuple[pa.ListArray, float]:
+def _match_all(engine: Engine, batch: pa.RecordBatch) -> pa.StructArray:
+    return engine.match_batch(batch, errors="column")
+
+
+def _match_timed(engine: Engine, batch: pa.RecordBatch) -> tuple[pa.StructArray, float]:
     """The ids for each row of `batch`, and the CPU time of the call in µs."""
     started = time.thread_time_ns()
-    ids = engine.match_batch(batch)
-    return ids, (time.thread_time_ns() - started) / 1000
+    found = _match_all(engine, batch)
+    return found, (time.thread_time_ns() - started) / 1000
 
 
 def _keys(engine: Engine, ids: pa.ListArray) -> pa.ListArray:

@@ -9,6 +9,7 @@ import logging
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from tamis.adapters.manager import reason
 from tamis.errors import StoreError, StoreLostError
 from tamis.spark.matching.operator import in_worker
 from tamis.spark.sinks.names import summed
@@ -18,7 +19,7 @@ from tamis.store import BatchCounts, Store
 from tamis.store.staging import Staging
 
 _TRIES = 3
-_LOST = "ServerLostError"
+_LOST, _STORE = "ServerLostError", "tamis.errors.StoreError: "
 
 _log = logging.getLogger("tamis.spark")
 
@@ -38,9 +39,9 @@ class PostgresSink:
                 return self._write(batch, frame, snapshot, staging)
             except (PySparkException, StoreLostError) as error:
                 if isinstance(error, PySparkException) and _LOST not in str(error):
-                    raise
-                reason = str(error) if isinstance(error, StoreError) else f"{self._store.path}: a task lost the server"
-                _log.warning("%s; the batch is written again (try %d)", reason, attempt)
+                    raise _told(error) from error
+                what = str(error) if isinstance(error, StoreError) else f"{self._store.path}: a task lost the server"
+                _log.warning("%s; the batch is written again (try %d)", what, attempt)
                 lost = error
             finally:
                 self._drop(staging)
@@ -54,7 +55,7 @@ class PostgresSink:
         function = in_worker(
             snapshot.shipped.location,
             "copy_rows",
-            {"conninfo": conninfo, "staging": staging, "source": batch.source},
+            {"conninfo": conninfo, "place": str(self._store.path), "staging": staging, "source": batch.source},
             "tamis.spark.sinks.postgres_worker",
         )
         rows = matching.rows.mapInArrow(function, "kind string, key string, count bigint").toArrow().to_pylist()
@@ -70,3 +71,8 @@ class PostgresSink:
             self._store.drop_staging(staging)
         except StoreError as error:
             _log.warning("%s; the next run drops its staging tables", error)
+
+
+def _told(error: PySparkException) -> Exception:
+    """What a task could not write, as the store's error; another error as it is."""
+    return StoreError(reason(error)) if _STORE in str(error) else error

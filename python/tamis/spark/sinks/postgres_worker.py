@@ -10,8 +10,9 @@ import psycopg
 import pyarrow as pa
 from pyspark import TaskContext
 
+from tamis.errors import StoreError
 from tamis.spark.sinks.names import NamedQueries, NamedQuery, counted, named
-from tamis.store.postgres import WAIT_S, connect
+from tamis.store.postgres import WAIT_S, connect, explain, is_lost
 from tamis.store.staging import Staging
 
 _ROWS = 100  # Arrow's rows that are Python's at a time
@@ -26,7 +27,7 @@ class ServerLostError(RuntimeError):
 
 
 def copy_rows(
-    path: str, batches: Iterator[pa.RecordBatch], *, conninfo: str, staging: Staging, source: str
+    path: str, batches: Iterator[pa.RecordBatch], *, conninfo: str, place: str, staging: Staging, source: str
 ) -> Iterator[pa.RecordBatch]:
     """Copy all rows of a partition in one transaction; return what was counted.
 
@@ -34,11 +35,13 @@ def copy_rows(
         path: of the snapshot here.
         batches: rows as those of `Matching`.
         conninfo: of the server.
+        place: the same without the password, for errors.
         staging: the tables.
         source: the adapter's name.
 
     Raises:
         ServerLostError: the server went away, or does not answer.
+        StoreError: it cannot write, or refuses; the text says why.
     """
     try:
         with connect(conninfo, WAIT_S) as connection:
@@ -50,7 +53,9 @@ def copy_rows(
                     copy.add(batch.slice(start, _ROWS))
             copy.flush()
     except psycopg.OperationalError as error:
-        raise ServerLostError(str(error)) from error
+        if is_lost(error):
+            raise ServerLostError(str(error)) from error
+        raise StoreError(explain(place, error)) from error
     yield copy.counted()
 
 

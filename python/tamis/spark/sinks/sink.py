@@ -84,8 +84,10 @@ class Matching:
 
     def __init__(self, frame: DataFrame, snapshot: Snapshot, publication: Publication | None) -> None:
         unpublished = F.lit(None) if publication is None else publication.column(frame, _properties_text(frame))
-        returned = "struct<ids: array<bigint>, us: double>"
-        match = worker_column(message_columns(frame), snapshot.shipped.location, "match_ids_timed", returned)
+        returned = "struct<ids: array<bigint>, us: double, error: string>"
+        match = worker_column(
+            message_columns(frame, snapshot.asked), snapshot.shipped.location, "match_ids_timed", returned
+        )
         self._observed = Observation()
         # Spark moves no filter below an observation, so each row is matched once, and every row is counted.
         self.rows = (
@@ -99,6 +101,8 @@ class Matching:
                 F.count("match.us").alias("timed"),
                 F.percentile_approx("match.us", _PERCENTILES, 1_000).alias("match_us"),
             )
+            .withColumn("raw", F.coalesce("raw", F.when(F.col("match.error").isNotNull(), _raw(frame))))
+            .withColumn("error", F.coalesce("error", "match.error"))
             .filter(F.col("error").isNotNull() | (F.size("match.ids") > 0))
             .withColumn("properties", _properties_text(frame))
             .select(*MESSAGE_COLUMNS, "error", "raw", "identity", F.col("match.ids").alias("ids"))
@@ -114,6 +118,11 @@ class Matching:
         metrics = self._observed.get
         match_us = list(metrics["match_us"] or ())
         return Written(counts, dead, by_query, match_us, int(metrics["timed"]), _told(metrics))
+
+
+def _raw(frame: DataFrame) -> Column:
+    """What is kept of a message that the queries cannot read: its properties, or else its body."""
+    return F.encode(F.coalesce(_properties_text(frame), F.col("body"), F.lit("")), "UTF-8")
 
 
 def _told(metrics: Mapping[str, Any]) -> str | None:

@@ -8,7 +8,6 @@ Source: AMQP 0-9-1 specification, sections 1.8.3.12 (basic.deliver) and 1.8.3.13
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from urllib.parse import urlsplit
 from tamis.adapters.json_row import JsonRowOptions, body_members
 from tamis.adapters.options import option
 from tamis.adapters.rows import digest_of
-from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError
+from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, secret
 from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.errors import AdapterError
 
@@ -43,11 +42,13 @@ class AmqpOptions(LiveOptions, JsonRowOptions):
         url: the broker, as in ``amqps://host/vhost``; without a password.
         queue: the name of the queue, which must exist.
         password_env: the environment variable with ``user:password``; None is ``guest:guest``.
+        password_file: a file with ``user:password``.
     """
 
     url: str = option("", required="the address of a broker, as in amqp://localhost/")
     queue: str = option("", required="the name of a queue")
     password_env: str | None = option(None)
+    password_file: str | None = option(None, is_path=True)
 
 
 class AmqpSource(LiveSource):
@@ -194,16 +195,16 @@ class AmqpSource(LiveSource):
         if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
             raise AdapterError(f"url: expected an address that begins with amqp:// or amqps://, not '{_shown(url)}'")
         if parts.password:
-            raise AdapterError("url: expected an address without a password; use password_env")
+            raise AdapterError("url: expected an address without a password; use password_env or password_file")
         try:
             parameters = pika.URLParameters(url if parts.path else f"{url}/")
         except (ValueError, TypeError) as error:
             raise AdapterError(f"url: {error}") from error
-        if self.options.password_env:
-            user, sign, password = os.environ.get(self.options.password_env, "").partition(":")
+        login = secret(self.options.password_env, self.options.password_file, "password")
+        if login is not None:
+            user, sign, password = login.partition(":")
             if not sign:
-                name = self.options.password_env
-                raise AdapterError(f"password_env: expected user:password in the environment variable {name}")
+                raise AdapterError("password_env or password_file: expected user:password there")
             parameters.credentials = pika.PlainCredentials(user, password)
         parameters.socket_timeout = parameters.blocked_connection_timeout = TIMEOUT_S
         parameters.stack_timeout = TIMEOUT_S

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -38,6 +38,7 @@ class FeedOptions(LiveOptions):
         password_env: the environment variable with the password.
         password_file: a file with the password.
         token_env: the environment variable with a bearer token.
+        token_file: a file with a bearer token.
     """
 
     url: str = option("", required="the address of a feed, as in https://example.org/feed.xml")
@@ -48,6 +49,7 @@ class FeedOptions(LiveOptions):
     password_env: str | None = option(None)
     password_file: str | None = option(None, is_path=True)
     token_env: str | None = option(None)
+    token_file: str | None = option(None, is_path=True)
 
 
 class FeedSource(LiveSource):
@@ -91,13 +93,14 @@ class FeedSource(LiveSource):
         body = members.pop("body")
         times = {name: members[name] and datetime.fromisoformat(members[name]) for name in ("date", "updated")}
         properties = members | times | {"source": self.options.source or members["source"]}
-        xml, signature = to_xml(properties, body), signature_of(body, self.signature_stop_words)
+        xml = to_xml(properties, body) if self.options.xml else None
+        signature = signature_of(body, self.signature_stop_words)
         return Row(item.place, 0, digest_of(item.content), topic, properties, body, xml, signature, identity=item.key)
 
     def _look_at(self, spool: Spool, url: str, is_only: bool) -> LookError | None:
         """Ask one feed, and keep its new items and its state; return why it failed, if it did."""
         name = f"feed {url}"
-        state: dict[str, Any] = spool.state(name) or {"known": [url], "failures": 0, "until": 0.0, "reason": None}
+        state: dict[str, Any] = spool.state(name) or _state([url], was_read=False)
         if not is_only and self._clock() < state["until"]:
             return LookError(state["reason"])
         try:
@@ -108,11 +111,11 @@ class FeedSource(LiveSource):
                 self._note_failure(spool, name, state, url, error)
             return error
         with spool.transaction():
-            if spool.state(name) is None and self.options.starting_offset == "next":
+            if not state.get("was_read", True) and self.options.starting_offset == "next":
                 spool.remember(item.key for item in items)
             else:
                 spool.add(reversed(items))  # feeds begin with the newest
-            spool.set_state(name, {"known": list(known), "failures": 0, "until": 0.0, "reason": None})
+            spool.set_state(name, _state(known))
         return None
 
     def _note_failure(self, spool: Spool, name: str, state: dict[str, Any], url: str, error: LookError) -> None:
@@ -150,12 +153,17 @@ class FeedSource(LiveSource):
 
     def _authorization(self) -> str | None:
         options = self.options
-        token = secret(options.token_env, None, "token")
+        token = secret(options.token_env, options.token_file, "token")
         password = secret(options.password_env, options.password_file, "password")
         if (options.user is None) != (password is None) or (token and password):
-            raise AdapterError("expected user with password_env or password_file; or token_env alone")
+            raise AdapterError("expected user with password_env or password_file; or token_env or token_file alone")
         if token:
             return f"Bearer {token}"
         if password is None:
             return None
         return "Basic " + base64.b64encode(f"{options.user}:{password}".encode()).decode("ascii")
+
+
+def _state(known: Iterable[Any], was_read: bool = True) -> dict[str, Any]:
+    """What is kept of a feed that has not failed; those that it had when it was first read may be old."""
+    return {"known": list(known), "failures": 0, "until": 0.0, "reason": None, "was_read": was_read}

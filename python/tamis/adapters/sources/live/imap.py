@@ -43,6 +43,7 @@ class ImapOptions(LiveOptions):
         password_env: the environment variable with the password.
         password_file: a file with the password.
         token_env: the environment variable with an OAuth 2 token, instead of a password.
+        token_file: a file with an OAuth 2 token; it is read at each login, so that another program can renew it.
         tls: ``tls`` from the first byte, ``starttls``, or ``none``.
         ca_file: certificates to trust instead of the system's.
         folders: the folders to read, separated by commas.
@@ -56,6 +57,7 @@ class ImapOptions(LiveOptions):
     password_env: str | None = option(None)
     password_file: str | None = option(None, is_path=True)
     token_env: str | None = option(None)
+    token_file: str | None = option(None, is_path=True)
     tls: str = option("tls", words=("tls", "starttls", "none"))
     ca_file: str | None = option(None, is_path=True)
     folders: str = option("INBOX")
@@ -222,9 +224,9 @@ class ImapSource(LiveSource):
     def _login(self) -> tuple[str | None, str | None]:
         """The password and the token, of which one is given."""
         password = secret(self.options.password_env, self.options.password_file, "password")
-        token = secret(self.options.token_env, None, "token")
+        token = secret(self.options.token_env, self.options.token_file, "token")
         if (password is None) == (token is None):
-            raise AdapterError("expected one of password_env, password_file and token_env")
+            raise AdapterError("expected one of password_env, password_file, token_env and token_file")
         return password, token
 
     def _context(self) -> ssl.SSLContext | None:

@@ -23,7 +23,6 @@ from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.adapters.sources.source import path_text
 from tamis.errors import AdapterError
 
-_PREFIX: Final = "maildir "
 _TICK_S: Final = 2.0
 """A folder that changed within this time may change again without another time of change."""
 
@@ -52,7 +51,8 @@ class MaildirSource(LiveSource):
     def __init__(self, options: MaildirOptions) -> None:
         super().__init__(options)
         self._seen: dict[str, int] = {}  # folder -> time of its last change, when all its mails had been read
-        self._known: set[str] | None = None  # keys of the mails that were read
+        self._listed: dict[str, set[str]] = {}  # folder -> names of its mails when it was listed
+        self._known: set[str] | None = None  # names of the mails that were read
 
     def check(self) -> None:
         """Check that it is a Maildir that may be read.
@@ -84,6 +84,7 @@ class MaildirSource(LiveSource):
             raise LookError(f"{path_text(str(error.filename))}: cannot be read: {error.strerror}") from error
         with spool.transaction():
             spool.set_state("read", True)
+        self._forget_gone(spool)
         return left <= 0
 
     def look_for(self, count: int) -> Iterator[Item]:
@@ -96,7 +97,7 @@ class MaildirSource(LiveSource):
     def close(self) -> None:
         """Implement `LiveSource.close`, and forget which mails were read: the spool knows."""
         super().close()
-        self._seen, self._known = {}, None
+        self._seen, self._listed, self._known = {}, {}, None
 
     def _read_folder(self, spool: Spool, folder: str, limit: int, *, skip: bool) -> int:
         """Put the new mails of one folder into the spool, and return their number."""
@@ -104,9 +105,10 @@ class MaildirSource(LiveSource):
         if limit <= 0 or self._seen.get(folder) == changed_ns:
             return 0
         if self._known is None:
-            self._known = set(spool.keys(_PREFIX))
-        known = self._known
-        names = [name for name in os.listdir(folder) if _key(name) not in known and not name.startswith(".")]  # noqa: PTH208
+            self._known = spool.names()
+        listed = {_key(name): name for name in os.listdir(folder) if not name.startswith(".")}  # noqa: PTH208
+        self._listed[folder] = set(listed)
+        names = [listed[key] for key in listed.keys() - self._known]
         if skip:
             self._remember(spool, names, [])
             return 0
@@ -129,9 +131,20 @@ class MaildirSource(LiveSource):
         keys = [_key(name) for name in names]
         with spool.transaction():
             spool.add(items)
-            spool.remember(keys)
+            spool.note_names(keys)
         if self._known is not None:
             self._known.update(keys)
+
+    def _forget_gone(self, spool: Spool) -> None:
+        """Forget the names that no folder had when it was listed last."""
+        folders = set(self._folders())
+        if self._known is None or not folders <= self._listed.keys():
+            return
+        gone = self._known.difference(*(self._listed[folder] for folder in folders))
+        if gone:
+            with spool.transaction():
+                spool.note_names((), gone)
+            self._known -= gone
 
     def _folders(self) -> Iterator[str]:
         root = Path(self.options.path)
@@ -144,7 +157,7 @@ class MaildirSource(LiveSource):
 
 def _key(name: str) -> str:
     """Return the name of a file of a Maildir without its flags."""
-    return _PREFIX + path_text(name.partition(":")[0])
+    return path_text(name.partition(":")[0])
 
 
 def _item(path: str) -> Item | None:

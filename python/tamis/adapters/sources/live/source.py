@@ -11,7 +11,7 @@ import random
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -26,6 +26,8 @@ from tamis.errors import AdapterError
 BACK_OFF_S: Final = 5.0
 BACK_OFF_S_MAX: Final = 3600.0
 SLICE_ITEMS: Final = 2_000
+CARRIED_BYTES: Final = 4 << 20
+"""Number of bytes of carried messages after which a slice ends."""
 _PLACE: Final = "spool"
 
 
@@ -47,15 +49,25 @@ class LiveOptions(SourceOptions):
 
     Attributes:
         spool: the folder of its spool, on a local disk; a pipeline has its own for each adapter.
+        carry: messages travel with Spark's tasks, so that workers need not see the spool; a pipeline does so where
+            Spark runs on other machines.
         poll_interval_ms: time between two looks; None: the source's own.
         starting_offset: ``first``: what is there at the first look is read; ``next``: only what comes later.
         source: the property `source`, where messages have one; None: the adapter's topic.
     """
 
     spool: str = option("", is_path=True, in_pipeline=False, required="a folder for messages until they are processed")
+    carry: bool = option(False, in_pipeline=False)
     poll_interval_ms: int | None = option(None, minimum=1, in_pipeline=False)
     starting_offset: str = option("first", words=("first", "next"))
     source: str | None = option(None)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedSlice(Slice):
+    """A slice with its messages."""
+
+    items: tuple[Item, ...] = ()
 
 
 class LiveSource(Source):
@@ -173,15 +185,23 @@ class LiveSource(Source):
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
         """Implement `Source.plan`: slices of at most 2,000 messages."""
         spool = self.spool()
-        low, high = self._number(spool, start), self._number(spool, end)
-        bounds = range(low, high, SLICE_ITEMS)
-        return [Slice((Range(str(spool.path), at, min(at + SLICE_ITEMS, high)),)) for at in bounds]
+        whole = Range(str(spool.path), self._number(spool, start), self._number(spool, end))
+        if self.options.carry:
+            return list(_carried(whole))
+        bounds = range(whole.start, whole.end, SLICE_ITEMS)
+        return [Slice((replace(whole, start=at, end=min(at + SLICE_ITEMS, whole.end)),)) for at in bounds]
 
     def read(self, part: Slice) -> Iterator[Row]:
-        """Implement `Source.read`, from the spool's file."""
+        """Implement `Source.read`, from the slice or the spool's file.
+
+        Raises:
+            AdapterError: the file cannot be read here, or lacks messages.
+        """
+        if isinstance(part, CarriedSlice):
+            yield from map(self.row, part.items)
+            return
         for piece in part.ranges:
-            for _, item in read_items(piece.path, piece.start, piece.end):
-                yield self.row(item)
+            yield from map(self.row, _all_items(piece))
 
     def behind(self, start: Offset) -> int:
         """Implement `Source.behind`: the messages in the spool, while another process adds to it."""
@@ -207,10 +227,11 @@ class LiveSource(Source):
     def row_of(self, item: Item, topic: str) -> Row:
         """The row of a message that has no error: JSON, or mail if the class's properties are a table."""
         if self.properties == "json":
-            options = self.options if isinstance(self.options, JsonRowOptions) else JsonRowOptions()
+            options = self.options if isinstance(self.options, JsonRowOptions) else JsonRowOptions(xml=self.options.xml)
             return json_row(item.content, item.place, 0, topic, options, self.signature_stop_words, identity=item.key)
         source = self.options.source or self.options.topic
-        return mail_row(item.content, item.place, 0, topic=topic, source=source, stop_words=self.signature_stop_words)
+        words, xml = self.signature_stop_words, self.options.xml
+        return mail_row(item.content, item.place, 0, topic=topic, source=source, stop_words=words, xml=xml)
 
     def _look_if_due(self, spool: Spool) -> AdapterError | None:
         """Look if it is time; return why the last look failed, if it did."""
@@ -245,6 +266,33 @@ class LiveSource(Source):
                 "twice"
             )
         return int(number)
+
+
+def _all_items(piece: Range) -> Iterator[Item]:
+    """The messages of a range of a spool, which must all be there."""
+    count = 0
+    for _, item in read_items(piece.path, piece.start, piece.end):
+        count += 1
+        yield item
+    if count != piece.end - piece.start:
+        raise AdapterError(
+            f"{piece.path}: expected {piece.end - piece.start:,} messages after number {piece.start:,}, and found "
+            f"{count:,}; a spool must be on a local disk of the machine that reads it: set the option carry where "
+            "Spark runs on others"
+        )
+
+
+def _carried(whole: Range) -> Iterator[CarriedSlice]:
+    """Cut a range of a spool to slices with their messages, by number and size."""
+    at, items, size = whole.start, list[Item](), 0
+    for item in _all_items(whole):
+        items.append(item)
+        size += len(item.content)
+        if len(items) == SLICE_ITEMS or size >= CARRIED_BYTES:
+            yield CarriedSlice((replace(whole, start=at, end=at + len(items)),), tuple(items))
+            at, items, size = at + len(items), [], 0
+    if items:
+        yield CarriedSlice((replace(whole, start=at, end=whole.end),), tuple(items))
 
 
 def back_off_s(count: int) -> float:

@@ -3,7 +3,7 @@
 A feed or a mailbox cannot be asked twice for the same messages, but a batch must be read again after a crash. So what
 is fetched is first written here, with the state of the source (such as an ETag), in one transaction. Messages are
 numbered; their numbers are the offsets. The keys of messages are remembered longer than the messages, so that one that
-comes again is known.
+comes again is known. Names, such as those of files, are kept as long as the source finds them.
 
 Source: https://www.sqlite.org/atomiccommit.html."""
 
@@ -36,6 +36,7 @@ CREATE TABLE IF NOT EXISTS items (
     error TEXT
 );
 CREATE TABLE IF NOT EXISTS known (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS names (name TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
 
@@ -134,11 +135,15 @@ class Spool:
         """Know these keys without their messages. Only within `transaction`."""
         self._connection.executemany("INSERT OR IGNORE INTO known (key) VALUES (?)", ((key,) for key in keys))
 
-    def keys(self, prefix: str) -> Iterator[str]:
-        """The keys that are known and begin with a text; cost: 1 µs each."""
+    def names(self) -> set[str]:
+        """The names, such as those of files, that the source has noted; cost: 1 µs each."""
         with self._lock:
-            statement = "SELECT key FROM known WHERE key >= ? AND key < ?"
-            yield from (key for (key,) in self._connection.execute(statement, (prefix, prefix + "\U0010ffff")))
+            return {name for (name,) in self._connection.execute("SELECT name FROM names")}
+
+    def note_names(self, names: Iterable[str], gone: Iterable[str] = ()) -> None:
+        """Note some names, and forget others. Only within `transaction`."""
+        self._connection.executemany("INSERT OR IGNORE INTO names VALUES (?)", ((name,) for name in names))
+        self._connection.executemany("DELETE FROM names WHERE name = ?", ((name,) for name in gone))
 
     def state(self, name: str) -> Any:
         """A value that the source has kept; None if there is none."""
