@@ -1,9 +1,10 @@
-"""SIGTERM while Spark works ends a service cleanly, without a traceback or a remaining process.
+"""SIGTERM, to the process or its group, ends a service cleanly: without a traceback or a remaining process.
 
 tests/cli/test_run.py ends one with Ctrl-C."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -63,12 +64,16 @@ def assert_all_ended(session_id: int) -> None:
     assert left == []
 
 
-def test_sigterm_while_spark_works_ends_a_service_cleanly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("to", ["process", "group"])
+def test_sigterm_while_spark_works_ends_a_service_cleanly(to: str, tmp_path: Path) -> None:
     service = start(tmp_path)
     assert service.stdout is not None
     try:
         service.stdout.readline()  # of the first report, before any message is read
-        service.send_signal(signal.SIGTERM)
+        if to == "process":
+            service.send_signal(signal.SIGTERM)
+        else:  # as a service manager, or a terminal, does it
+            os.killpg(service.pid, signal.SIGTERM)
         output, errors = service.communicate(timeout=60)
     finally:
         service.kill()

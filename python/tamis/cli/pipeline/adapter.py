@@ -13,7 +13,7 @@ import typer
 from tamis.cli import output
 from tamis.cli.exit_codes import ERROR, OK
 from tamis.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
-from tamis.errors import AdapterError, ConfigError
+from tamis.errors import ConfigError
 
 if TYPE_CHECKING:
     from tamis.config.adapter_status import AdapterStatus
@@ -172,20 +172,15 @@ def resume(
 
     A name of an adapter that is not paused is an error, and then nothing is changed.
     """
+    from tamis.config.adapter_control import resume_adapters
     from tamis.store import Store
 
     loaded = _load(config)
-    known = [_adapter(loaded, name).name for name in names or ()] or [adapter.name for adapter in loaded.adapters]
     with Store.open(loaded.store_path) as store:
-        desired = {state.name: state.desired for state in store.adapter_states(known)}
-    for name in names or ():
-        if desired[name] != "paused":
-            start = f"; `tamis adapter start {name}` starts it" if desired[name] == "stopped" else ""
-            raise AdapterError(f"adapter '{name}' is {desired[name]}, not paused{start}")
-    paused = [name for name in known if desired[name] == "paused"]
-    if not paused:
+        resumed = resume_adapters(loaded, store, names or ())
+    if not resumed:
         output.note("no adapter is paused")
-    _set_desired(config, paused, "running", as_json)
+    _tell(resumed, "running", as_json)
 
 
 @app.command("test")
@@ -278,22 +273,22 @@ def _load(config: object) -> PipelineConfig:
 
 def _set_desired(config: object, names: list[str], desired: AdapterDesire, as_json: bool) -> None:
     """Record the desired state of `names`; none is changed if one is unknown."""
+    from tamis.config.adapter_control import ask_adapters
     from tamis.store import Store
 
     loaded = _load(config)
-    for name in names:
-        _adapter(loaded, name)
     with Store.open(loaded.store_path) as store:
-        for name in names:
-            store.set_adapter_desired(name, desired)
-            if as_json:
-                output.data_json({"name": name, "desired": desired})
-            output.success(f"{name} {_ANSWERS[desired]}")
+        _tell(ask_adapters(loaded, store, names, desired), desired, as_json)
+
+
+def _tell(names: list[str], desired: AdapterDesire, as_json: bool) -> None:
+    for name in names:
+        if as_json:
+            output.data_json({"name": name, "desired": desired})
+        output.success(f"{name} {_ANSWERS[desired]}")
 
 
 def _adapter(config: PipelineConfig, name: str) -> AdapterConfig:
-    for adapter in config.adapters:
-        if adapter.name == name:
-            return adapter
-    known = ", ".join(adapter.name for adapter in config.adapters) or "none"
-    raise ConfigError(f"{config.path}: no [[adapter]] is named '{name}'; there are: {known}")
+    from tamis.config.adapter_control import adapter_named
+
+    return adapter_named(config, name)
