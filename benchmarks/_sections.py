@@ -165,9 +165,9 @@ SECTIONS = [
         """
 All queries of a row have one shape. The engine is compared with two kinds of baseline:
 
-- **Simple ways**, which work for many shapes: brute force; one hash access predicate, which evaluates only the
-  queries filed under a value of the message; and flat columns of bounds, where all queries are ranges. The first
-  ratio is the engine's time divided by that of the fastest simple way.
+- **Simple ways**, which work for many shapes: brute force, with each query as a flat program; one hash access
+  predicate, which evaluates only the queries filed under a value of the message; and flat columns of bounds, where all
+  queries are ranges. The first ratio is the engine's time divided by that of the fastest simple way.
 - **The special thing** works for one shape only: a grid for rectangles, buckets for windows, sorted bounds for
   thresholds, one hash for equalities, lists of the excluded for NOTs, one RegexSet for 500 expressions, one
   automaton for LIKE. The second ratio compares with it. Its answers have no order, so that those of thresholds are
