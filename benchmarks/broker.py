@@ -359,10 +359,10 @@ class PnnlWork:
         for number in range(subscribers):
             queue = f"{exchange}-{number}"
             reader.call(commands.Queue.Declare(queue=queue, exclusive=True), "Queue.DeclareOk")
-            arguments = {"x-query": self.selector(number), "x-query-body": "text"}
+            arguments = {"x-query": self.selector(number), "x-query-language": "cbm", "x-query-body": "text"}
             reader.call(commands.Queue.Bind(queue=queue, exchange=exchange, arguments=arguments), "Queue.BindOk")
             reader.call(commands.Basic.Consume(queue=queue, no_ack=True), "Basic.ConsumeOk")
-        posts = [pnnl_post(turn % self.distinct, turn) for turn in range(100)]
+        posts = [pnnl_post(self._which(turn), turn) for turn in range(100)]
         messages = [publish_bytes(exchange, "", post["body"], headers=post["headers"]) for post in posts]
         publishers = [(LoadConnection(server.port), messages) for _ in range(10)]
         self._flow = Flow(publishers, [reader], per_message=subscribers / self.distinct, window=200)
@@ -370,18 +370,22 @@ class PnnlWork:
 
     def selector(self, number: int) -> str:
         """Return the selector of a subscriber."""
-        return PNNL_LEVELS[self.level - 1].format(number % self.distinct)
+        return PNNL_LEVELS[self.level - 1].format(self._which(number))
 
-    def run(self, count: int) -> float:
-        """Publish `count` messages; return the broker's CPU microseconds per message."""
+    def _which(self, number: int) -> int | str:
+        """Return which of the distinct selectors has this number; the only one is the paper's, without a number."""
+        return number % self.distinct if self.distinct > 1 else ""
+
+    def run(self, count: int) -> tuple[float, float]:
+        """Publish `count` messages; return the broker's CPU microseconds per message, and messages per second."""
         before = cpu_s(self._pid)
-        self._flow.run(count, chunk=8, limit_s=120)
-        return (cpu_s(self._pid) - before) / count * 1e6
+        seconds = self._flow.run(count, chunk=8, limit_s=120)
+        return (cpu_s(self._pid) - before) / count * 1e6, count / seconds
 
     def one_by_one(self) -> float:
         """Return the CPU microseconds per message for evaluating every subscriber's selector, one after another."""
-        selectors = [tamis.selector(self.selector(number)) for number in range(self.subscribers)]
-        posts = [pnnl_post(turn % self.distinct, turn) for turn in range(20)]
+        selectors = [tamis.selector(self.selector(number), dialect="cbm") for number in range(self.subscribers)]
+        posts = [pnnl_post(self._which(turn), turn) for turn in range(20)]
         before = time.thread_time()
         for post in posts:
             for selector in selectors:
@@ -395,18 +399,27 @@ class PnnlWork:
 
 
 PNNL_LEVELS = (
-    "author = 'James Hetfield {0}'",
-    "subject LIKE '%garlic {0}%'",
-    "body LIKE '%daffodils {0}%'",
-    "body LIKE '%rhubarb {0}%'",
+    'From = "Someone{0} (Someone@yahoo.com)"',
+    'Subject LIKE "%question{0}%"',
+    "Body LIKE %garlic{0}%",
+    "Body LIKE %warmer{0}%",
 )
+"""The PNNL paper, section 4.1, with a number where a tenth of the subscribers match."""
+PNNL_BODY = """\
+I covered my daffodils, garlic{0}, and rhubarb
+last night in hopes of saving them from freezing.
+Should one uncover them during the day if the temp
+is above freezing, and re-cover them in the late
+afternoon? Or can I just leave them covered for a
+few days till the nights get warmer{0}? (may be a moot
+point after I look at them...) {1}"""
+"""The PNNL paper, figure 5."""
 
 
-def pnnl_post(which: int, turn: int) -> dict[str, Any]:
-    """Return a newsgroup post of 2.5 kB with the words at its start and end; consecutive posts differ by a byte."""
-    body = f"daffodils {which} " + "lorem ipsum dolor sit amet " * 90 + f"{turn % 10} rhubarb {which} "
-    headers = {"author": f"James Hetfield {which}", "subject": f"about garlic {which} in the garden"}
-    return {"body": body.encode(), "headers": headers}
+def pnnl_post(which: int | str, turn: int) -> dict[str, Any]:
+    """Return the paper's newsgroup post; consecutive ones differ by a byte, so that none is looked up."""
+    headers = {"author": f"Someone{which} (Someone@yahoo.com)", "subject": f"I have a question{which}..."}
+    return {"body": PNNL_BODY.format(which, turn % 10).encode(), "headers": headers}
 
 
 def pnnl(results: Results, server: MeasuredServer, count: int, runs: int) -> None:
@@ -418,9 +431,10 @@ def pnnl(results: Results, server: MeasuredServer, count: int, runs: int) -> Non
             work.run(count // 10 + 1)
         turns = [[work.run(count) for work in works] for _ in range(runs)]
         record: dict[str, Any] = {"subscribers": f"{subscribers}"}
-        for work, costs in zip(works, zip(*turns, strict=True), strict=True):
-            record[f"level_{work.level}"] = statistics.median(costs)
-        record["ratio"] = statistics.median(turn[3] / turn[0] for turn in turns)
+        for work, figures in zip(works, zip(*turns, strict=True), strict=True):
+            record[f"level_{work.level}"] = statistics.median(cost for cost, _ in figures)
+            record[f"rate_{work.level}"] = statistics.median(rate for _, rate in figures)
+        record["ratio"] = statistics.median(turn[3][0] / turn[0][0] for turn in turns)
         record["one_by_one_1"], record["one_by_one_4"] = works[0].one_by_one(), works[3].one_by_one()
         for work in works:
             work.close()
@@ -429,12 +443,14 @@ def pnnl(results: Results, server: MeasuredServer, count: int, runs: int) -> Non
         ("subscribers", "subscribers", 0),
         *((f"level_{i}", f"level {i}", 1) for i in (1, 2, 3, 4)),
         ("ratio", "level 4 / level 1", 2),
+        *((f"rate_{i}", f"messages/s, level {i}", 0) for i in (1, 4)),
         ("one_by_one_1", "one by one, level 1", 1),
         ("one_by_one_4", "one by one, level 4", 1),
     ]
     results.table(
         "pnnl",
-        f"PNNL's selectors on bindings: broker's CPU us per message, not persistent; medians of {runs} turns",
+        "the PNNL paper's post of 327 bytes and its selectors on bindings: the broker's CPU us per message,"
+        f" not persistent; medians of {runs} turns",
         columns,
         records,
         [

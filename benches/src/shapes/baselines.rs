@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use tamis_core::message::{Body, Message, Properties, Value};
+use tamis_core::message::{Properties, Value};
 use tamis_core::query::Query;
 use tamis_core::query::expr::{Comparison, Expr, Operand, Predicate, Reference};
+
+use super::programs::Programs;
 
 /// A way to find the queries that are true of a message, by index, in any order.
 pub trait Baseline {
@@ -13,38 +15,47 @@ pub trait Baseline {
     fn match_into(&mut self, properties: &Properties, found: &mut Vec<u32>);
 }
 
-fn is_true(query: &Query, properties: &Properties) -> bool {
-    query.is_true(&Message::new("", properties, Body::Absent), None)
+/// Evaluates every query, as a flat program.
+#[derive(Debug)]
+pub struct BruteForce {
+    programs: Programs,
+    count: u32,
 }
 
-/// Evaluates every query.
-#[derive(Debug)]
-pub struct BruteForce<'q>(pub &'q [Arc<Query>]);
+impl BruteForce {
+    /// The programs of `queries`.
+    #[must_use]
+    pub fn new(queries: &[Arc<Query>]) -> Self {
+        Self { programs: Programs::new(queries), count: queries.len() as u32 }
+    }
+}
 
-impl Baseline for BruteForce<'_> {
+impl Baseline for BruteForce {
     fn match_into(&mut self, properties: &Properties, found: &mut Vec<u32>) {
-        found.extend((0..).zip(self.0).filter(|(_, query)| is_true(query, properties)).map(|(id, _)| id));
+        self.programs.read(properties);
+        found.extend((0..self.count).filter(|query| self.programs.is_true(*query, properties)));
     }
 }
 
 /// Files each query under the rarest value that it demands, and evaluates those of a message's values; the others always.
 #[derive(Debug)]
-pub struct OnePredicate<'q> {
-    queries: &'q [Arc<Query>],
+pub struct OnePredicate {
+    programs: Programs,
     filed: HashMap<(Box<str>, Box<str>), Vec<u32>>,
     others: Vec<u32>,
     candidates: Vec<u32>,
 }
 
-impl<'q> OnePredicate<'q> {
+impl OnePredicate {
     /// File `queries`; None when hardly any has a value to be filed under.
     #[must_use]
-    pub fn new(queries: &'q [Arc<Query>]) -> Option<Self> {
+    pub fn new(queries: &[Arc<Query>]) -> Option<Self> {
         let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
         queries.iter().flat_map(|query| demands(query.expr())).for_each(|(name, values)| {
             values.into_iter().for_each(|value| *counts.entry((name, value)).or_default() += 1);
         });
-        let mut all = Self { queries, filed: HashMap::new(), others: Vec::new(), candidates: Vec::new() };
+        let programs = Programs::new(queries);
+        let mut all = Self { programs, filed: HashMap::new(), others: Vec::new(), candidates: Vec::new() };
         for (id, query) in (0..).zip(queries) {
             let frequency =
                 |(name, values): &(&str, Vec<&str>)| values.iter().map(|v| counts[&(*name, *v)]).sum::<usize>();
@@ -88,9 +99,10 @@ pub(super) fn demands(expr: &Expr) -> Vec<(&str, Vec<&str>)> {
     parts(expr).iter().filter_map(demand).collect()
 }
 
-impl Baseline for OnePredicate<'_> {
+impl Baseline for OnePredicate {
     fn match_into(&mut self, properties: &Properties, found: &mut Vec<u32>) {
-        let Self { queries, filed, others, candidates } = self;
+        let Self { programs, filed, others, candidates } = self;
+        programs.read(properties);
         candidates.clone_from(others);
         for (name, value) in properties {
             let values = if let Value::List(values) = value { &**values } else { std::slice::from_ref(value) };
@@ -102,7 +114,7 @@ impl Baseline for OnePredicate<'_> {
         }
         candidates.sort_unstable();
         candidates.dedup();
-        found.extend(candidates.iter().filter(|id| is_true(&queries[**id as usize], properties)));
+        found.extend(candidates.iter().filter(|query| programs.is_true(**query, properties)));
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod baselines;
 pub mod made;
+pub mod programs;
 pub mod special;
 
 use std::sync::Arc;
