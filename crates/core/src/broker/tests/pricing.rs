@@ -198,7 +198,7 @@ fn a_match_that_takes_too_long_is_refused_and_counted_and_the_turn_pays_for_it()
     for (number, key) in ["0", "1", "2", "3", "4"].into_iter().enumerate() {
         assert_eq!(bind_query(&mut world, id, key, &many_nears(number)), None);
     }
-    let body = "a ".repeat(60_000) + &"c ".repeat(5_500);
+    let body = "a ".repeat(60_000) + &"c ".repeat(5_500) + "b";
     world.publish(id, "amq.fanout", "", b"a c c c c");
     assert_eq!(closed(&world.seen(id)), None, "the control: a short body");
     world.publish(id, "amq.fanout", "", body.as_bytes());
