@@ -60,7 +60,7 @@ impl ValueTest {
     /// True when the test decides a list even if some elements are unknown, or texts that also read as times.
     #[must_use]
     pub fn decides_any_list(&self) -> bool {
-        self.list_rule == ListRule::Some && !(self.is_open() && !self.symbols.is_empty())
+        self.list_rule == ListRule::Some && (self.symbols.is_empty() || !self.is_open())
     }
 
     /// Intersect the set with that of `other`.

@@ -118,5 +118,6 @@ impl BoxedNumber {
 /// Whether `number` lies between the bounds. Bounds that are no numbers hold every number.
 #[inline(always)]
 fn holds(low: &WordBytes, high: &WordBytes, number: f64) -> bool {
-    !(number < f64::from_le_bytes(*low)) & !(number > f64::from_le_bytes(*high))
+    let (is_below, is_above) = (number < f64::from_le_bytes(*low), number > f64::from_le_bytes(*high));
+    !is_below & !is_above
 }
