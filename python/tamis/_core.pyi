@@ -132,7 +132,7 @@ class Query:
 
     @property
     def warnings(self) -> tuple[QueryWarning, ...]:
-        """What is legal in the query's text and can hardly be meant (`tamis.QueryWarning`), in the order of the text.
+        """The warnings about probable mistakes in the query's text (`tamis.QueryWarning`), in the order of the text.
 
         A query from a snapshot has none, for a snapshot has no texts."""
 
@@ -530,10 +530,10 @@ def compile_query(text: str, language: str) -> Query | None:
     """A query in the language of that name; None when there is no such language."""
 
 def show_query_error(text: str, position: int, expected: str, hint: str | None) -> tuple[str, str]:
-    """How an error of a query is shown: with a caret under its position, and on one line."""
+    """Show an error of a query: with a caret under its position, or on one line."""
 
 def show_query_warning(text: str, position: int, message: str, hint: str | None) -> str:
-    """How a warning about a query is shown."""
+    """Show a warning about a query."""
 
 def opaque(
     name: str, function: Callable[[dict[str, Any], str, str | bytes | None], bool | None], cost_us: float

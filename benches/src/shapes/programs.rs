@@ -1,4 +1,4 @@
-//! Queries as flat programs over the numbered properties of a message: evaluating them one by one costs a few nanoseconds each.
+//! Queries as flat programs over the numbered properties of a message, which evaluate in a few nanoseconds.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The parts of segments that readers of a log have in memory: readers that are near each other share what one of them read.
+//! The blocks of segments in memory: readers of a log that are near each other share what one of them read.
 //!
 //! A block lives as long as a reader is in it. So the memory is bounded by the number of readers, a block each, and it is less
 //! when they read together. Every reader checks the checksums of what it reads, whoever has read the block from the disk.

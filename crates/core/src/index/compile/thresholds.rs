@@ -1,4 +1,4 @@
-//! Thresholds: the ids of many queries of one bound each, as cumulative bitmaps, so that a message's number finds them at once.
+//! Thresholds: the ids of many queries of one bound each, as cumulative bitmaps, by which a number finds them.
 //!
 //! Leaves of a wide group that follow each other form a *run* if each of their queries demands one bound of the same number, on
 //! the same side, and nothing else. They are ordered by their bounds (`packing.rs`). A run is cut into *steps* of equally many

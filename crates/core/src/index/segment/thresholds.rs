@@ -1,4 +1,4 @@
-//! The thresholds of leaves as they lie in memory: the ids of all queries of a run's first steps, found by a message's number.
+//! The thresholds of leaves as they lie in memory: a message's number finds the ids of a run's first steps.
 
 use crate::index::clause::NumberKind;
 use crate::index::ids::{AttributeId, LeafId};
