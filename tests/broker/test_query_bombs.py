@@ -123,7 +123,8 @@ def bombs(kind: str) -> list[str]:
 
 
 BODIES = {
-    "NEAR": b"a " * (LARGE // 2),
+    # Both words, further from each other than any query allows: without one of them, the index rules the queries out.
+    "NEAR": b"b " + b"c " * 10_000 + b"a " * (LARGE // 2),
     "LIKE": b"aab a_b ab" * (LARGE // 10),
     "REGEX": b"ab" * (LARGE // 2),
     "CONTAINS": b"a " * (LARGE // 2),
