@@ -45,7 +45,7 @@ BEHIND = 200_000
 
 
 @dataclass(frozen=True)
-class Kind:
+class StreamKind:
     """A kind of queue that a message goes through."""
 
     name: str
@@ -55,14 +55,14 @@ class Kind:
 
 
 KINDS = [
-    Kind("classic queue, transient", durable=False),
-    Kind("classic queue, persistent", properties={"delivery_mode": 2}),
-    Kind("stream without history", arguments=NO_HISTORY),
-    Kind("stream with history on disk", arguments=STREAM),
+    StreamKind("classic queue, transient", durable=False),
+    StreamKind("classic queue, persistent", properties={"delivery_mode": 2}),
+    StreamKind("stream without history", arguments=NO_HISTORY),
+    StreamKind("stream with history on disk", arguments=STREAM),
 ]
 
 
-def open_pair(server: MeasuredServer, kind: Kind, stack: ExitStack) -> tuple[LoadConnection, LoadConnection, str]:
+def open_pair(server: MeasuredServer, kind: StreamKind, stack: ExitStack) -> tuple[LoadConnection, LoadConnection, str]:
     """Return a publisher, and a consumer of a new queue of this kind, with the queue's name."""
     publisher, consumer = (stack.enter_context(closing(LoadConnection(server.port))) for _ in range(2))
     queue = f"{kind.name}-{time.monotonic_ns()}"
@@ -76,7 +76,7 @@ def open_pair(server: MeasuredServer, kind: Kind, stack: ExitStack) -> tuple[Loa
 def throughput(results: Results, server: MeasuredServer, count: int, runs: int) -> None:
     """Measure one publisher and one reader that keeps up."""
 
-    def once(kind: Kind) -> dict[str, float]:
+    def once(kind: StreamKind) -> dict[str, float]:
         with ExitStack() as stack:
             publisher, consumer, queue = open_pair(server, kind, stack)
             message = publish_bytes("", queue, BODY, **kind.properties)
@@ -102,7 +102,7 @@ def latency(results: Results, server: MeasuredServer, count: int, runs: int) -> 
     records: list[dict[str, Any]] = []
     for kind in KINDS:
 
-        def once(kind: Kind = kind) -> dict[str, float]:
+        def once(kind: StreamKind = kind) -> dict[str, float]:
             with ExitStack() as stack:
                 publisher, consumer, queue = open_pair(server, kind, stack)
                 message, counter = publish_bytes("", queue, BODY, **kind.properties), FrameCounter()

@@ -48,9 +48,9 @@ fn main() {
     drop(std::fs::remove_dir_all(&place));
 }
 
-struct Everything;
+struct AllPermitted;
 
-impl Control for Everything {
+impl Control for AllPermitted {
     fn allowed(&mut self, _: &Access<'_>) -> bool {
         true
     }
@@ -71,7 +71,7 @@ impl StreamOnDisk {
         let committer = Committer::start(|| {}).expect("a thread");
         let journal = DurableOptions::default();
         let storage = Storage { disk: Arc::new(RealDisk), dir: place.to_owned(), committer, journal };
-        let opened = Broker::open(BrokerOptions::default(), Box::new(Everything), storage, 0, 0);
+        let opened = Broker::open(BrokerOptions::default(), Box::new(AllPermitted), storage, 0, 0);
         let mut broker = opened.expect("opened").0;
         let publisher = broker.connect(login(), 0);
         let mut world = Self { broker, publisher, out: Vec::new() };

@@ -22,15 +22,15 @@ pub fn special(shape: &str, queries: &[Arc<Query>]) -> Option<Box<dyn Baseline>>
     Some(match shape {
         "rectangles" => Box::new(Grid::new(numbered(queries).filter_map(conjunction))),
         "windows of one number" | "windows of time" => Box::new(Buckets::new(&ranges_of(queries))),
-        "thresholds" => Box::new(Bounds::new(&ranges_of(queries))),
-        "below one bound or above another" => Box::new(Bounds::new(&ranges_of(queries))),
+        "thresholds" => Box::new(SortedBounds::new(&ranges_of(queries))),
+        "below one bound or above another" => Box::new(SortedBounds::new(&ranges_of(queries))),
         "a range of either attribute" => Box::new(Once::new(queries.len(), by_name(queries, Buckets::new))),
         "a rectangle or a price" => {
             let grid: Box<dyn Baseline> =
                 Box::new(Grid::new(branches(queries).filter(|(_, ranges)| ranges.len() == 2)));
             let prices = branches(queries).filter(|(_, ranges)| ranges.len() == 1);
             let prices: Vec<_> = prices.map(|(id, ranges)| (id, ranges[0].clone())).collect();
-            Box::new(Once::new(queries.len(), vec![grid, Box::new(Bounds::new(&prices))]))
+            Box::new(Once::new(queries.len(), vec![grid, Box::new(SortedBounds::new(&prices))]))
         }
         "only NOTs" | "not one value" => Box::new(Excluded::new(queries)),
         "IN with 1,100 values" | "IN with 900 values" | "one equality" => Box::new(OneHash::new(queries)),
@@ -44,7 +44,7 @@ pub fn special(shape: &str, queries: &[Arc<Query>]) -> Option<Box<dyn Baseline>>
         | "10 queries"
         | "1,000 queries" => Box::new(Once::new(queries.len(), vec![Box::new(HashOfRanges::new(queries))])),
         "regular expressions without a literal" => Box::new(Sets::new(queries)),
-        "LIKE" => Box::new(Needles::new(queries)),
+        "LIKE" => Box::new(OneAutomaton::new(queries)),
         _ => return None,
     })
 }
@@ -168,13 +168,13 @@ impl Baseline for Buckets {
 }
 
 /// Thresholds of one property: those below a number lie together when they are sorted, and those above.
-struct Bounds {
+struct SortedBounds {
     name: Box<str>,
     lows: (Vec<f64>, Vec<u32>),
     highs: (Vec<f64>, Vec<u32>),
 }
 
-impl Bounds {
+impl SortedBounds {
     fn new(ranges: &[(u32, NamedRange)]) -> Self {
         let sorted = |mut bounds: Vec<(f64, u32)>| {
             bounds.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -189,7 +189,7 @@ impl Bounds {
     }
 }
 
-impl Baseline for Bounds {
+impl Baseline for SortedBounds {
     fn match_into(&mut self, properties: &Properties, found: &mut Vec<u32>) {
         let Some(number) = number_of(properties, &self.name) else { return };
         found.extend(&self.lows.1[..self.lows.0.partition_point(|low| *low <= number)]);
@@ -454,9 +454,9 @@ impl Baseline for Sets {
 }
 
 /// What LIKE looks for anywhere in one property, in one automaton.
-struct Needles(Box<str>, AhoCorasick, Vec<Vec<u32>>);
+struct OneAutomaton(Box<str>, AhoCorasick, Vec<Vec<u32>>);
 
-impl Needles {
+impl OneAutomaton {
     fn new(queries: &[Arc<Query>]) -> Self {
         let (mut property, mut ids): (Box<str>, HashMap<String, Vec<u32>>) = Default::default();
         for (id, expr) in numbered(queries) {
@@ -471,7 +471,7 @@ impl Needles {
     }
 }
 
-impl Baseline for Needles {
+impl Baseline for OneAutomaton {
     fn match_into(&mut self, properties: &Properties, found: &mut Vec<u32>) {
         let Some(text) = properties.get(&self.0).and_then(text) else { return };
         let (start, mut needles) = (found.len(), HashSet::new());
