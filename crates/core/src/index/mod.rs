@@ -87,8 +87,8 @@ impl Engine {
     }
 
     /// The number of bytes that the queries and their index take, without saved keys and the file cache: also those of
-    /// what matching has built: decoded queries and shared predicates, automata that search texts, and the criteria of fields
-    /// queries.
+    /// what matching has built: decoded queries and shared predicates, automata that search texts, sets of expressions, and
+    /// the criteria of fields queries.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let segments: usize =

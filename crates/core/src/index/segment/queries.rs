@@ -79,11 +79,12 @@ impl Segment {
     }
 
     /// The bytes of what is kept besides the sections, which grow as messages are matched: decoded queries and shared
-    /// predicates, automata that search texts, and the criteria of fields queries.
+    /// predicates, automata that search texts, sets of expressions, and the criteria of fields queries.
     pub fn kept_bytes(&self) -> usize {
         let shared_predicates: usize = self.shared_predicates.iter().filter_map(OnceLock::get).map(bytes_of).sum();
         let fields = self.field_index.get().map_or(0, FieldIndex::bytes);
-        self.queries.bytes.load(Ordering::Relaxed) + shared_predicates + self.text_search.bytes() + fields
+        let regex_sets = self.regex_sets.get().map_or(0, RegexSets::bytes);
+        self.queries.bytes.load(Ordering::Relaxed) + shared_predicates + self.text_search.bytes() + regex_sets + fields
     }
 
     /// A query, if it has been kept.

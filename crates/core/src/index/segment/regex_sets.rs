@@ -104,6 +104,11 @@ impl RegexSets {
         self.sets.push(set);
     }
 
+    /// The bytes of the programs and of the states that are known, but for those that a search has right now.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.set_of) + self.sets.iter().map(RegexSet::bytes).sum::<usize>()
+    }
+
     /// Call `decide` with each predicate of the set of `predicate` and whether it is true of `message`. Returns false when it
     /// is in no set, or has to be evaluated by itself.
     pub fn search(
@@ -129,7 +134,7 @@ type SetPart<'s> = (&'s Reference, bool);
 
 /// True of expressions that may have a word boundary, which an automaton cannot find beside characters beyond ASCII.
 fn may_give_up(pattern: &Pattern) -> bool {
-    [r"", r"\B"].iter().any(|boundary| pattern.as_str().contains(boundary))
+    [r"\b", r"\B"].iter().any(|boundary| pattern.as_str().contains(boundary))
 }
 
 /// The parts of a predicate that is looked for in every text.
@@ -179,6 +184,12 @@ impl RegexSet {
         let dfa = DFA::builder().configure(config).thompson(program).syntax(syntax).build_many(&patterns).ok()?;
         let members = members.iter().map(|member| (member.predicate, member.is_negated)).collect();
         Some(Self { reference: reference.clone(), dfa, members, pool: Mutex::default() })
+    }
+
+    fn bytes(&self) -> usize {
+        let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let states: usize = pool.iter().map(|state| size_of_val(state) + state.cache.memory_usage()).sum();
+        size_of_val(&*self.members) + self.dfa.get_nfa().memory_usage() + states
     }
 
     fn search(&self, message: &Message<'_>, mut decide: impl FnMut(SharedPredicateId, bool)) -> bool {
@@ -324,6 +335,13 @@ mod tests {
             }
         }
         assert!(found > 100 && given_up > 0, "{found} found, {given_up} given up");
+    }
+
+    #[test]
+    fn an_expression_with_a_word_boundary_is_not_in_a_set_with_others() {
+        let may = |text| may_give_up(&Pattern::new(text).expect(text));
+        assert!(may(r"\b[a-z]{3}\b") && may(r"[a-z]\B"));
+        assert!(!may(r"^[A-Z]{3}\d{4}$") && !may("b+"));
     }
 
     #[test]
