@@ -57,6 +57,11 @@ impl ValueTest {
         self.classes.has(ValueClass::Other)
     }
 
+    /// True when any value that is known is in the set, but for those of some classes.
+    fn admits_any_value(&self) -> bool {
+        self.is_open() && self.symbols.is_empty()
+    }
+
     /// True when the test decides a list even if some elements are unknown, or texts that also read as times.
     #[must_use]
     pub fn decides_any_list(&self) -> bool {
@@ -74,8 +79,8 @@ impl ValueTest {
         let list_rule = match (self.list_rule, other.list_rule) {
             (ListRule::Every, ListRule::Every) => ListRule::Every,
             // What is true of any known value leaves the other test as it is.
-            (ListRule::Some, rule) if self.is_open() && self.symbols.is_empty() => rule,
-            (rule, ListRule::Some) if other.is_open() && other.symbols.is_empty() => rule,
+            (ListRule::Some, rule) if self.admits_any_value() => rule,
+            (rule, ListRule::Some) if other.admits_any_value() => rule,
             // Two tests may hold of two elements.
             (own, _) if self == other => own,
             _ => ListRule::Undecided,

@@ -4,6 +4,7 @@
 //! `NOT LIKE`, `NOT IN`, `NOT BETWEEN` and `IS NOT NULL` are [`Expr::Not`] of the plain predicate, since NOT applies to
 //! the result for a whole list.
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -335,16 +336,12 @@ impl ValueSet {
         }
     }
 
-    /// True when one of the values is a time.
+    /// Whether a property's value is contained. A text that reads as a time also counts as that time, which `as_time`
+    /// reads: it is called only if one of the values is a time.
+    #[inline]
     #[must_use]
-    pub fn has_times(&self) -> bool {
-        self.has_times
-    }
-
-    /// Whether a property's value is contained. A text that reads as a time also counts as that time.
-    #[must_use]
-    pub fn contains_read(&self, value: &Value) -> bool {
-        self.contains(value) || self.has_times && value.as_time().is_some_and(|time| self.contains(&time))
+    pub fn contains_read<T: Borrow<Value>>(&self, value: &Value, as_time: impl FnOnce() -> Option<T>) -> bool {
+        self.contains(value) || self.has_times && as_time().is_some_and(|time| self.contains(time.borrow()))
     }
 
     fn finds(&self, value: &Value) -> bool {

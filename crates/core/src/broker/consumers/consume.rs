@@ -14,6 +14,7 @@ use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConsumerSlot};
 use crate::broker::queues::policy::milliseconds;
 use crate::broker::streams::named_readers::READER;
+use crate::broker::streams::reading::OFFSET;
 use crate::broker::topology::{AddressKind, QueueId};
 use crate::spelling;
 
@@ -206,11 +207,10 @@ impl Broker {
 }
 
 /// Arguments that only a reader of a stream has: to ignore them would deliver other messages than were asked for.
-const OF_STREAMS: [&str; 4] = ["x-stream-offset", READER, "x-stream-filter", "x-stream-match-unfiltered"];
+const OF_STREAMS: [&str; 4] = [OFFSET, READER, "x-stream-filter", "x-stream-match-unfiltered"];
 
 /// The arguments of a reader of a stream.
-const OF_READERS: [&str; 7] =
-    ["x-stream-offset", READER, "x-query", "x-query-language", "x-query-body", "x-query-key", TIMEOUT];
+const OF_READERS: [&str; 7] = [OFFSET, READER, "x-query", "x-query-language", "x-query-body", "x-query-key", TIMEOUT];
 
 const TIMEOUT: &str = "x-consumer-timeout";
 

@@ -16,7 +16,11 @@ impl Broker {
     /// Refuse what a connection's channels have waited to publish for too long, and close the channels that have not settled a
     /// delivery in its time.
     pub(crate) fn close_overdue(&mut self, slot: ConnectionSlot) {
-        let channels: SmallVec<[(u16, ChannelSlot); 1]> = self.clients[slot].channels.iter().copied().collect();
+        let clients = &self.clients;
+        let may_be_late =
+            |(_, channel): &(u16, ChannelSlot)| clients[*channel].is_timed || clients[*channel].waiting.is_some();
+        let channels: SmallVec<[(u16, ChannelSlot); 1]> =
+            clients[slot].channels.iter().copied().filter(may_be_late).collect();
         let mut is_any = false;
         for (number, channel) in channels {
             is_any |= self.refuse_waiting(slot, channel);

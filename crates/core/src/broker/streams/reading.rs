@@ -44,7 +44,7 @@ const SUMMARY_STEPS: u32 = 16;
 const BYTES_PER_STEP: usize = 128;
 
 /// The header of a delivery with the message's number, and the argument that says where a reader begins.
-pub(super) const OFFSET: &str = "x-stream-offset";
+pub(in crate::broker) const OFFSET: &str = "x-stream-offset";
 /// The header of a delivery that says how many messages its reader has missed before.
 pub(super) const MISSED: &str = "x-stream-missed";
 

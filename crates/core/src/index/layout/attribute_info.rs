@@ -25,7 +25,8 @@ pub struct AttributeInfo {
     /// Summaries of the classes of values; [`SummaryId::NONE`] where nothing is ruled out. The summary of
     /// `ValueClass::Other` is also that of symbols which have none of their own.
     pub summaries: ByClass<SummaryId>,
-    /// The summary of the leaves with queries that do not simply hold of a list when they hold of some element; [`SummaryId::NONE`] where there are none.
+    /// The summary of the leaves with queries that do not simply hold of a list when they hold of some element;
+    /// [`SummaryId::NONE`] where there are none.
     pub undecided: SummaryId,
 }
 

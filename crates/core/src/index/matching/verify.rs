@@ -24,13 +24,15 @@ impl Segment {
     ) -> Result<(), EngineError> {
         let SegmentScratch { unsure, predicates, ids, .. } = scratch;
         predicates.begin(self.shared_predicate_count());
-        // A query may be a candidate by several of its keys or branches.
         // Few expressions are searched for faster one by one. What an allowance cannot pay for is not built.
-        let sets = match message.allowance().is_unlimited() {
-            _ if unsure.len() < SET_MIN => None,
-            true => self.regex_sets()?,
-            false => self.built_regex_sets(),
+        let sets = if unsure.len() < SET_MIN {
+            None
+        } else if message.allowance().is_unlimited() {
+            self.regex_sets()?
+        } else {
+            self.built_regex_sets()
         };
+        // A query may be a candidate by several of its keys or branches.
         unsure.sort_unstable();
         unsure.dedup_by_key(|(query, _)| *query);
         for &(query, is_whole) in &*unsure {

@@ -116,11 +116,7 @@ fn truth_of(predicate: &Predicate, value: &Value, time: &ReadTime) -> Option<Tru
             let is_above = compare_read(Comparison::GreaterOrEqual, low);
             Some(if is_above == Some(true) { compare_read(Comparison::LessOrEqual, high) } else { is_above })
         }
-        Predicate::In(_, values) => {
-            let contains =
-                || values.contains(value) || values.has_times() && time.of(value).is_some_and(|t| values.contains(t));
-            Some((!value.is_unknown()).then(contains))
-        }
+        Predicate::In(_, values) => Some((!value.is_unknown()).then(|| values.contains_read(value, || time.of(value)))),
         _ => None,
     }
 }

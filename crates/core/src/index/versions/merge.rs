@@ -33,25 +33,25 @@ const WORN_PART: usize = 20;
 
 /// The segments that should become one when nobody changes the engine, if any.
 pub fn compactable(version: &Version) -> Option<Vec<Arc<Segment>>> {
-    if is_compact(version) {
-        return None;
+    let (largest, is_worn) = largest(version)?;
+    if is_worn {
+        return Some(version.segments.clone());
     }
-    let largest = version.segments.iter().max_by_key(|segment| segment.position_count())?;
     let rest = version.segments.iter().filter(|segment| !Arc::ptr_eq(segment, largest));
-    let is_worn = worn_count(&version.segments, largest) * WORN_PART > version.live;
-    Some(if is_worn { version.segments.clone() } else { rest.cloned().collect() })
+    (version.segments.len() > COMPACT_MAX).then(|| rest.cloned().collect())
 }
 
 /// True when the segments of `version` need not be merged before it changes again.
 pub fn is_compact(version: &Version) -> bool {
-    let segments = &version.segments;
-    let Some(largest) = segments.iter().max_by_key(|segment| segment.position_count()) else { return true };
-    segments.len() <= COMPACT_MAX && worn_count(segments, largest) * WORN_PART <= version.live
+    largest(version).is_none_or(|(_, is_worn)| !is_worn && version.segments.len() <= COMPACT_MAX)
 }
 
-/// The number of subscriptions outside `largest`, and of those that were removed from it.
-fn worn_count(segments: &[Arc<Segment>], largest: &Segment) -> usize {
-    size(segments) - largest.position_count() + largest.tombstones.count()
+/// The largest segment, and whether too many subscriptions are outside it or were removed from it.
+fn largest(version: &Version) -> Option<(&Arc<Segment>, bool)> {
+    let segments = &version.segments;
+    let largest = segments.iter().max_by_key(|segment| segment.position_count())?;
+    let worn = size(segments) - largest.position_count() + largest.tombstones.count();
+    Some((largest, worn * WORN_PART > version.live))
 }
 
 /// The segments that should become one now, if any: none of those in `busy`, and of at most `size_max` weight.

@@ -44,7 +44,7 @@ impl Predicate {
                 if constant { operand.each(message, one) } else { one(&operand.scalar(message)) }
             }
             Self::In(operand, values) if operand.is_property() => {
-                operand.each(message, |value| known(value).map(|v| values.contains_read(v)))
+                operand.each(message, |value| known(value).map(|v| values.contains_read(v, || v.as_time())))
             }
             Self::In(operand, values) => operand.each(message, |value| known(value).map(|v| values.contains(v))),
             Self::Like(operand, pattern) => operand.each(message, |value| {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::amqp::{AmqpError, RawTable, RawValue};
-use crate::error::QueryError;
 use crate::hierarchy::{self, Hierarchies};
 use crate::query::expr::{Expr, Predicate, Reference};
 use crate::query::{COMPILED_BYTES_MAX, Query, named};
@@ -197,19 +196,18 @@ fn read_all(texts: &[&str], language: &str, bytes_max: usize) -> Result<(Expr, V
             1 => summary,
             _ => format!("query {}: {summary}", index + 1),
         };
-        let query = read(text, language, bytes_left)?.map_err(|error| errors::precondition(&named(error.summary())))?;
+        let query = named::compile_within(text, language, bytes_left).ok_or_else(|| unknown_language(language))?;
+        let query = query.map_err(|error| errors::precondition(&named(error.summary())))?;
         bytes_left = bytes_left.saturating_sub(usize::try_from(query.price().bytes).unwrap_or(usize::MAX));
         warnings.extend(query.warnings().iter().map(|warning| named(warning.summary())));
         trees.push(query.expr().clone());
     }
-    Ok((if trees.len() == 1 { trees.remove(0) } else { Expr::or(trees) }, warnings))
+    Ok((Expr::or(trees), warnings))
 }
 
-fn read(text: &str, language: &str, bytes_max: usize) -> Result<Result<Query, QueryError>, AmqpError> {
-    named::compile_within(text, language, bytes_max).ok_or_else(|| {
-        let expected = named::LANGUAGES.join(", ");
-        errors::precondition(&format!("{LANGUAGE} '{language}': expected one of {expected}"))
-    })
+fn unknown_language(name: &str) -> AmqpError {
+    let expected = named::LANGUAGES.join(", ");
+    errors::precondition(&format!("{LANGUAGE} '{name}': expected one of {expected}"))
 }
 
 /// A query that is evaluated for single messages: that of a consumer of a stream.
