@@ -186,6 +186,55 @@ def test_a_request_whose_reply_was_lost_is_made_again_and_can_be_recognised(brok
     run(work)
 
 
+def test_a_worker_whose_requester_has_left_goes_on(broker: RunningBroker) -> None:
+    async def work() -> None:
+        async with await tamis.client.connect(url(broker)) as worker:
+            async with await tamis.client.connect(url(broker)) as requester:
+                asking = asyncio.create_task(requester.service("f16").request(b"first"))
+                requests = worker.service("f16").offer()
+                first = await anext(requests)
+                asking.cancel()
+            assert not await first.reply(b"nobody waits for it")
+            async with await tamis.client.connect(url(broker)) as requester:
+                asking = asyncio.create_task(requester.service("f16").request(b"second"))
+                assert await (await anext(requests)).reply(b"done")
+                assert (await asking).body == b"done"
+            await requests.aclose()
+
+    run(work)
+
+
+def test_a_request_that_was_not_confirmed_does_not_name_a_queue_that_has_gone(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_by = []
+    publish = Client.publish
+
+    async def unconfirmed(self: Client, *to: Any, **options: Any) -> None:
+        asked_by.append(to[2].reply_to)
+        await publish(self, *to, **options)
+        if len(asked_by) == 1:
+            network.cut()
+            raise UnconfirmedError("the connection broke before the confirm came")
+
+    async def work() -> None:
+        nonlocal network
+        async with (
+            proxy_to(broker.port) as network,
+            await tamis.client.connect(network.url()) as requester,
+            await tamis.client.connect(url(broker)) as worker,
+        ):
+            monkeypatch.setattr(requester, "publish", unconfirmed.__get__(requester))
+            asking = asyncio.create_task(requester.service("f17").request(b"compute"))
+            async with aclosing(worker.service("f17").offer()) as requests:
+                assert [await (await anext(requests)).reply(b"done") for _ in range(2)] == [False, True]
+                assert (await asking).body == b"done"
+            assert len(set(asked_by)) == 2
+
+    network: Any = None
+    run(work)
+
+
 def test_replies_that_a_broken_connection_cuts_off_say_so(broker: RunningBroker) -> None:
     async def work() -> None:
         async with (

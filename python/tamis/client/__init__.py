@@ -7,7 +7,14 @@ It needs aio-pika (``pip install 'tamis[client]'``). Everything that it does pla
 
 from tamis.client.address import Address
 from tamis.client.client import Client, connect
-from tamis.client.errors import ClientError, IdentityTakenError, ReplyTimeoutError, SendTimeoutError, UnconfirmedError
+from tamis.client.errors import (
+    ClientError,
+    IdentityTakenError,
+    ReplyTimeoutError,
+    SendTimeoutError,
+    UnconfirmedError,
+    UnroutableError,
+)
 from tamis.client.mailbox import Mailbox
 from tamis.client.message import ReceivedMessage
 from tamis.client.service import Service
@@ -25,5 +32,6 @@ __all__ = [
     "Service",
     "Stream",
     "UnconfirmedError",
+    "UnroutableError",
     "connect",
 ]

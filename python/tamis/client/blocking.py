@@ -99,9 +99,9 @@ class BlockingClient:
 
     def reply(
         self, message: ReceivedMessage, body: Body, headers: Mapping[str, Any] | None = None, *, more: bool = False
-    ) -> None:
+    ) -> bool:
         """Send a reply to a message, as `ReceivedMessage.reply`."""
-        self._loop.run(message.reply(body, headers, more=more))
+        return self._loop.run(message.reply(body, headers, more=more))
 
     def ack(self, message: ReceivedMessage) -> None:
         """Acknowledge a message now, as `ReceivedMessage.ack`."""

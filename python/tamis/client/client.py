@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import aio_pika
 
 from tamis.client.address import broker_url
 from tamis.client.doubles import teach
-from tamis.client.errors import LOST, TAKEN_OVER, ClientError, IdentityTakenError, client_error
+from tamis.client.errors import (
+    LOST,
+    RETRY_S_MAX,
+    RETRY_S_MIN,
+    TAKEN_OVER,
+    ClientError,
+    IdentityTakenError,
+    client_error,
+    is_refusal,
+)
 from tamis.client.mailbox import Mailbox
 from tamis.client.publishing import Publisher
 from tamis.client.service import Service
 from tamis.client.stream import Stream
 
-RETRY_S_MIN, RETRY_S_MAX = 0.1, 5.0
-"""The first wait before another attempt to connect, and the longest; each is twice the one before."""
+T = TypeVar("T")
 
 
 async def connect(url: str = "amqp://guest:guest@127.0.0.1/", *, identity: str | None = None) -> Client:
@@ -148,6 +158,24 @@ class Client:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, RETRY_S_MAX)
 
+    async def on_channel(self, work: Callable[[aio_pika.abc.AbstractChannel], Awaitable[T]]) -> T:
+        """Return what `work` returns, with a channel of its own; it is called again if the connection breaks.
+
+        Raises:
+            ClientError: the broker refuses what `work` asks for.
+        """
+        while True:
+            channel = await self.channel()
+            try:
+                return await work(channel)
+            except LOST as error:
+                if is_refusal(error):
+                    raise client_error(error) from error
+            finally:
+                with suppress(*LOST):
+                    await channel.close()
+            await asyncio.sleep(RETRY_S_MIN)
+
     async def _live(self) -> aio_pika.abc.AbstractConnection:
         async with self._lock:
             if self._is_closed:
@@ -176,6 +204,7 @@ class Client:
         Raises:
             SendTimeoutError: it was not stored within `timeout_s`. It may still be stored later.
             UnconfirmedError: the connection broke before it was confirmed, and `resend` is false.
-            ClientError: the broker refuses it, or no queue takes it.
+            UnroutableError: no queue takes it.
+            ClientError: the broker refuses it.
         """
         await self._publisher.publish((exchange, routing_key), message, timeout_s, resend=resend)

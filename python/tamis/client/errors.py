@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from aio_pika.exceptions import AMQPError
+from aio_pika.exceptions import AMQPError, ChannelClosed, ConnectionClosed
 from pamqp import commands
 
 from tamis.errors import TamisError
 
 LOST = (AMQPError, ConnectionError, asyncio.TimeoutError, OSError, RuntimeError)
 """The errors of aio-pika for a closed connection or channel."""
+RETRY_S_MIN, RETRY_S_MAX = 0.1, 5.0
+"""The first wait before another attempt, and the longest; each is twice the one before."""
+CONNECTION_FORCED = "CONNECTION_FORCED"
+"""The reply with which a broker that stops closes connections."""
 
 
 class ClientError(TamisError):
@@ -29,6 +33,10 @@ class SendTimeoutError(ClientError, TimeoutError):
     """A message was not stored in time: there is no connection, or no room. It may still be stored later."""
 
 
+class UnroutableError(ClientError):
+    """No queue takes a message, so it is stored nowhere."""
+
+
 class UnconfirmedError(ClientError):
     """The connection broke before a message was confirmed that is not to be sent again: it is stored, or it is not."""
 
@@ -41,6 +49,14 @@ def client_error(error: BaseException) -> ClientError:
     """Return what the broker or the network did, as an error of the client."""
     text = _refusal(error) or str(error) or type(error).__name__
     return (IdentityTakenError if any(words in text for words in _TAKEN) else ClientError)(text)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the broker has closed a channel or a connection because of what it was sent: it would do so again."""
+    if isinstance(error, ConnectionClosed):  # a broken one has no reason
+        has_reason = any(isinstance(part, str) and part for part in error.args) and error.args[0] != 0
+        return has_reason and CONNECTION_FORCED not in str(error)
+    return isinstance(error, ChannelClosed)
 
 
 def _refusal(error: BaseException | None) -> str:

@@ -10,6 +10,8 @@ from uuid import uuid4
 
 import aio_pika
 
+from tamis.client.errors import UnroutableError
+
 if TYPE_CHECKING:
     from tamis.client.client import Client
 
@@ -87,8 +89,11 @@ class ReceivedMessage:
         if not self._incoming.processed:
             await self._incoming.reject(requeue=requeue)
 
-    async def reply(self, body: Body, headers: Mapping[str, Any] | None = None, *, more: bool = False) -> None:
-        """Send a reply; it is stored when this returns. Without effect where no reply is wanted.
+    async def reply(self, body: Body, headers: Mapping[str, Any] | None = None, *, more: bool = False) -> bool:
+        """Send a reply, and return whether it is stored: not where none is wanted, or where the requester has left.
+
+        A requester of `Service.send` has a mailbox, which keeps its replies. One of `Service.request` has a queue that
+        goes with its connection. If it connects again, it makes the request again.
 
         Args:
             body: the reply.
@@ -98,10 +103,15 @@ class ReceivedMessage:
         Raises:
             ClientError: the broker refuses it.
         """
-        if self.reply_to and self._client:
-            fields = {**(headers or {}), **({MORE: True} if more else {})}
-            message = outgoing(body, fields, correlation_id=self.correlation_id)
+        if not self.reply_to or self._client is None:
+            return False
+        fields = {**(headers or {}), **({MORE: True} if more else {})}
+        message = outgoing(body, fields, correlation_id=self.correlation_id)
+        try:
             await self._client.publish("", self.reply_to, message)
+        except UnroutableError:
+            return False
+        return True
 
 
 def _are_sizes(sizes: Any, total: int) -> TypeGuard[list[int]]:

@@ -11,19 +11,25 @@ from contextlib import ExitStack
 from typing import Any
 
 import aio_pika
-from aio_pika.exceptions import ChannelClosed, ConnectionClosed, DeliveryError
+from aio_pika.exceptions import DeliveryError
 from aiormq.abc import DeliveredMessage
 
-from tamis.client.errors import LOST, ClientError, SendTimeoutError, UnconfirmedError, client_error
+from tamis.client.errors import (
+    LOST,
+    RETRY_S_MIN,
+    ClientError,
+    SendTimeoutError,
+    UnconfirmedError,
+    UnroutableError,
+    client_error,
+    is_refusal,
+)
 
 CHANNELS_MAX = 1_024
 """Maximum number of messages of a client that are on their way; more wait in the client."""
 DESTINATION_MAX = 16
 """Maximum number of messages to one exchange and routing key that are on their way: a full mailbox leaves channels to
 others."""
-RETRY_S = 0.1
-CONNECTION_FORCED = "CONNECTION_FORCED"
-"""The reply with which a broker that stops closes connections."""
 
 Destination = tuple[str, str]
 """An exchange and a routing key."""
@@ -55,14 +61,15 @@ class Publisher:
         Raises:
             SendTimeoutError: it was not confirmed within `timeout_s`.
             UnconfirmedError: the connection broke, and `resend` is false.
-            ClientError: the broker refuses it, or no queue takes it.
+            UnroutableError: no queue takes it.
+            ClientError: the broker refuses it.
         """
         try:
             async with asyncio.timeout(timeout_s):
                 while not await self._publish_once(to, message):
                     if not resend:
                         raise UnconfirmedError(f"the connection broke: exchange '{to[0]}', key '{to[1]}'")
-                    await asyncio.sleep(RETRY_S)
+                    await asyncio.sleep(RETRY_S_MIN)
         except TimeoutError as error:
             raise SendTimeoutError(f"not stored in {timeout_s} s: exchange '{to[0]}', key '{to[1]}'") from error
 
@@ -73,16 +80,13 @@ class Publisher:
             # A caller who gives up leaves the message where it is, and its channel in use until it is confirmed.
             await asyncio.shield(sending)
         except DeliveryError as error:
-            is_returned = isinstance(error.message, DeliveredMessage)
-            reason = "no queue takes the message" if is_returned else "the broker refuses the message"
-            raise ClientError(f"{reason}: exchange '{to[0]}', key '{to[1]}'") from error
-        except ChannelClosed as error:
-            raise client_error(error) from error
-        except ConnectionClosed as error:
-            if _is_refusal(error):
+            where = f"exchange '{to[0]}', key '{to[1]}'"
+            if isinstance(error.message, DeliveredMessage):
+                raise UnroutableError(f"no queue takes the message: {where}") from error
+            raise ClientError(f"the broker refuses the message: {where}") from error
+        except LOST as error:
+            if is_refusal(error):
                 raise client_error(error) from error
-            return False
-        except LOST:
             return False
         return True
 
@@ -136,12 +140,6 @@ class _Turns:
     def __init__(self) -> None:
         self.free = asyncio.Semaphore(DESTINATION_MAX)
         self.users_count = 0
-
-
-def _is_refusal(error: ConnectionClosed) -> bool:
-    """Whether the broker has closed a connection because of what it was sent; a broken one has no reason."""
-    has_reason = any(isinstance(part, str) and part for part in error.args) and error.args[0] != 0
-    return has_reason and CONNECTION_FORCED not in str(error)
 
 
 async def _send(channel: Channel, to: Destination, message: aio_pika.Message) -> None:

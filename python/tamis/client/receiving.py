@@ -12,7 +12,7 @@ import aio_pika
 from aio_pika.exceptions import ChannelClosed
 from aiormq.exceptions import ChannelLockedResource
 
-from tamis.client.errors import LOST, ClientError, client_error
+from tamis.client.errors import LOST, RETRY_S_MAX, RETRY_S_MIN, ClientError, client_error
 from tamis.client.message import ReceivedMessage, received
 
 if TYPE_CHECKING:
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 WAITING_MAX, WAITING_BYTES_MAX = 10_000, 64 * 2**20
 """Without acknowledgement, how much may wait for the loop; at either the reading ends, and begins again behind it."""
-RETRY_S_MIN, RETRY_S_MAX = 0.1, 5.0
-"""The first wait for the broker to find that an earlier connection is dead, and the longest."""
 RETRIES_S_MAX = 180.0
-"""The time in which it finds that: more than two heartbeats, at which it closes the connection."""
+"""The time in which the broker finds that a connection is dead: more than two heartbeats, at which it closes it."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from uuid import uuid4
 import aio_pika
 from aio_pika.exceptions import ChannelClosed
 
-from tamis.client.errors import LOST, ClientError, ReplyTimeoutError, client_error
+from tamis.client.errors import LOST, ClientError, ReplyTimeoutError, UnconfirmedError, client_error
 from tamis.client.message import Body, ReceivedMessage, outgoing, received
 from tamis.client.receiving import Source, receive
 
@@ -169,7 +169,10 @@ class _Replies:
                 self._channel = None
                 continue
             self._message.reply_to = queue.name
-            await self._client.publish("service", self._service, self._message)
+            try:
+                await self._client.publish("service", self._service, self._message, resend=False)
+            except UnconfirmedError:  # the queue for its replies has gone, too
+                self._channel = None
 
     async def aclose(self) -> None:
         """End it: later replies have nowhere to go."""

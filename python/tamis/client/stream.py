@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from aio_pika.exceptions import ChannelClosed, ChannelNotFoundEntity
+from aio_pika.abc import AbstractChannel
+from aio_pika.exceptions import ChannelNotFoundEntity
 
-from tamis.client.errors import LOST, client_error
 from tamis.client.message import Body, ReceivedMessage, outgoing
 from tamis.client.receiving import Source, receive
 
@@ -77,14 +76,11 @@ class Stream:
             ClientError: the broker refuses it.
         """
         await self.make()
-        channel = await self._client.channel()
-        try:
+
+        async def look(channel: AbstractChannel) -> int:
             return (await channel.declare_queue(self.name, passive=True)).declaration_result.message_count or 0
-        except ChannelClosed as error:
-            raise client_error(error) from error
-        finally:
-            with suppress(*LOST):
-                await channel.close()
+
+        return await self._client.on_channel(look)
 
     async def bind(self, exchange: str, key: str = "#") -> None:
         """Let the stream have what is published to an exchange that exists.
@@ -97,15 +93,12 @@ class Stream:
             ClientError: there is no such exchange, or the broker refuses it.
         """
         await self.make()
-        channel = await self._client.channel()
-        try:
+
+        async def bind(channel: AbstractChannel) -> None:
             queue = await channel.get_queue(self.name, ensure=False)
             await queue.bind(exchange, key)
-        except ChannelClosed as error:
-            raise client_error(error) from error
-        finally:
-            with suppress(*LOST):
-                await channel.close()
+
+        await self._client.on_channel(bind)
 
     async def subscribe(
         self,
@@ -169,31 +162,17 @@ class Stream:
         Raises:
             ClientError: there is a queue of that name that is no stream, or it may not be made.
         """
-        while not self._is_known:
-            with suppress(*LOST):  # the connection broke: once more
-                self._is_known = await self._exists() or await self._declare()
+        if not self._is_known:
+            if not await self._client.on_channel(self._exists):
+                await self._client.on_channel(self._declare)
+            self._is_known = True
 
-    async def _declare(self) -> bool:
-        channel = await self._client.channel()
-        try:
-            await channel.declare_queue(
-                self.name, durable=True, arguments={"x-queue-type": "stream", **self._retention}
-            )
-        except ChannelClosed as error:
-            raise client_error(error) from error
-        finally:
-            with suppress(*LOST):
-                await channel.close()
-        return True
+    async def _declare(self, channel: AbstractChannel) -> None:
+        await channel.declare_queue(self.name, durable=True, arguments={"x-queue-type": "stream", **self._retention})
 
-    async def _exists(self) -> bool:
-        channel = await self._client.channel()
+    async def _exists(self, channel: AbstractChannel) -> bool:
         try:
             await channel.declare_queue(self.name, passive=True)
         except ChannelNotFoundEntity:
             return False
-        except ChannelClosed as error:
-            raise client_error(error) from error
-        with suppress(*LOST):
-            await channel.close()
         return True
