@@ -12,6 +12,10 @@ from tamis.errors import StoreError
 _SCHEMES = ("postgresql", "postgres")
 
 
+class PasswordInUrlError(StoreError):
+    """The URL of a store has a password, which must not stand in a file or in the list of processes."""
+
+
 @dataclass(frozen=True)
 class ServerUrl:
     """The URL of a database of a PostgreSQL server, without a password.
@@ -35,7 +39,8 @@ def place_of(path_or_url: str | Path | ServerUrl) -> Place:
     """Return the address of the store that a path, ``sqlite:///path`` or ``postgresql://user@host:port/db`` names.
 
     Raises:
-        StoreError: the URL names another kind of database, or has a password.
+        StoreError: the URL names another kind of database.
+        PasswordInUrlError: the URL has a password.
     """
     if isinstance(path_or_url, ServerUrl):
         return path_or_url
@@ -69,8 +74,7 @@ def _server(text: str) -> ServerUrl:
     except ValueError as error:
         raise StoreError(f"expected postgresql://user@host:port/database: {error}") from error
     if password is not None or "password=" in parts.query:
-        # It must not be shown, and not stand in a file or in the list of processes.
-        raise StoreError(
+        raise PasswordInUrlError(
             "the URL of the store has a password: leave it out, and give it in PGPASSWORD or in ~/.pgpass, as to every "
             "program of PostgreSQL"
         )

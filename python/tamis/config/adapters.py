@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, create_model
 from tamis.adapters.options import OptionRule, rule_of
 from tamis.adapters.registry import usable_sources
 from tamis.adapters.sources.source import Source
-from tamis.config.fields import Milliseconds, Name, PathBeside, Section
+from tamis.config.fields import ConfigPath, Milliseconds, Name, Section
 from tamis.config.publish import PublishConfig
 from tamis.errors import short
 
@@ -68,7 +68,7 @@ def _option_field(one: dataclasses.Field[Any]) -> tuple[Any, Any]:
     rule = rule_of(one)
     kind: Any = str
     if rule.is_path:
-        kind = PathBeside
+        kind = ConfigPath
     elif rule.minimum is not None:
         kind = Annotated[int, Field(strict=True, gt=rule.minimum - 1, le=rule.maximum)]
     elif isinstance(one.default, bool):

@@ -11,17 +11,17 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tamis.config.errors import MistakeError
 from tamis.config.fields import (
+    ConfigPath,
     Count,
-    DatabaseBeside,
+    DatabaseAddress,
     Domain,
     Line,
     Name,
-    PathBeside,
     Port,
     Seconds,
     Section,
     TableName,
-    TemplatesBeside,
+    TemplatesFolder,
 )
 from tamis.config.secrets import content, secret, variable
 from tamis.config.templates import templates_of
@@ -138,7 +138,7 @@ class _Mail(_Delivery):
         default=("subscriber@localhost",), alias="to"
     )
     domain: Domain = "tamis.invalid"
-    templates: TemplatesBeside | None = None
+    templates: TemplatesFolder | None = None
 
     @property
     def is_for_people(self) -> bool:
@@ -156,7 +156,7 @@ class EmlDelivery(_Mail):
     """A delivery of type ``eml``: one e-mail per notification, as a file in `folder`."""
 
     type: Literal["eml"]
-    folder: PathBeside
+    folder: ConfigPath
 
     @property
     def target(self) -> Path:
@@ -168,7 +168,7 @@ class JsonlDelivery(_Delivery):
     """A delivery of type ``jsonl``: one line of JSON per notification, appended to `path`."""
 
     type: Literal["jsonl"]
-    path: PathBeside
+    path: ConfigPath
 
     @property
     def target(self) -> Path:
@@ -193,7 +193,7 @@ class SmtpDelivery(_Mail):
     host: Line
     port: Port = 0
     tls: Literal["none", "starttls", "tls"] = "starttls"
-    ca_file: PathBeside | None = None
+    ca_file: ConfigPath | None = None
     user: Line | None = None
     password_env: Line | None = None
     timeout_s: Seconds = 30.0
@@ -249,9 +249,9 @@ class WebhookDelivery(_Delivery):
     type: Literal["webhook"]
     url: Annotated[Line, AfterValidator(_web_address)]
     secret_env: Annotated[tuple[Line, ...], BeforeValidator(_as_tuple), Field(min_length=1)]
-    ca_file: PathBeside | None = None
+    ca_file: ConfigPath | None = None
     timeout_s: Seconds = 15.0
-    templates: TemplatesBeside | None = None
+    templates: TemplatesFolder | None = None
 
     @model_validator(mode="after")
     def _template_is_there(self) -> Self:
@@ -293,7 +293,7 @@ class AmqpDelivery(_Delivery):
     password_env: Line | None = None
     exchange: Annotated[str, Field(max_length=127)] = ""
     routing_key: Annotated[Line, AfterValidator(_known_fields)] = "{query}"
-    ca_file: PathBeside | None = None
+    ca_file: ConfigPath | None = None
     timeout_s: Seconds = 15.0
 
     def password(self) -> str | None:
@@ -323,7 +323,7 @@ class FeedDelivery(_Delivery):
     """
 
     type: Literal["feed"]
-    folder: PathBeside
+    folder: ConfigPath
     entries_max: Annotated[Count, Field(le=10_000)] = 100
     domain: Domain = "tamis.invalid"
 
@@ -346,11 +346,11 @@ class DatabaseDelivery(_Delivery):
     """
 
     type: Literal["database"]
-    url: DatabaseBeside
+    url: DatabaseAddress
     table: TableName = "notifications"
     create: bool = Field(default=False, strict=True)
     password_env: Line | None = None
-    password_file: PathBeside | None = None
+    password_file: ConfigPath | None = None
     timeout_s: Seconds = 30.0
 
     @model_validator(mode="after")
@@ -378,7 +378,7 @@ class DatabaseDelivery(_Delivery):
 
 
 class _Files(_Delivery):
-    folder: PathBeside
+    folder: ConfigPath
 
     @property
     def target(self) -> Path:
@@ -410,9 +410,9 @@ class ChatDelivery(_Delivery):
 
     type: Literal["chat"]
     url_env: Line | None = None
-    url_file: PathBeside | None = None
+    url_file: ConfigPath | None = None
     timeout_s: Seconds = 30.0
-    templates: TemplatesBeside | None = None
+    templates: TemplatesFolder | None = None
 
     @property
     def is_for_people(self) -> bool:

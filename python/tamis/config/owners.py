@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tamis.config.errors import MistakeError
-from tamis.config.fields import Clock, Count, Line, Name, QuietHours, Seconds, Section, TemplatesBeside
+from tamis.config.fields import Clock, Count, Line, Name, QuietHours, Seconds, Section, TemplatesFolder
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -70,7 +70,7 @@ class ProfileConfig(Section):
     most: Count | None = None
     per_s: Seconds = 3600.0
     confirm: bool = Field(default=False, strict=True)
-    templates: TemplatesBeside | None = None
+    templates: TemplatesFolder | None = None
 
     @property
     def zone(self) -> ZoneInfo:

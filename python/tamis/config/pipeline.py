@@ -40,7 +40,7 @@ from tamis.config.deliveries import (
     WebhookDelivery,
 )
 from tamis.config.errors import MistakeError
-from tamis.config.fields import PATTERNS, Days, Milliseconds, Name, PathBeside, PlaceBeside, Section
+from tamis.config.fields import PATTERNS, ConfigPath, Days, Milliseconds, Name, Section, StoreAddress
 from tamis.config.hierarchies import HierarchyConfig
 from tamis.config.owners import OwnerConfig, ProfileConfig
 from tamis.config.toml_lines import TomlLocation, line_numbers
@@ -65,10 +65,10 @@ class PipelineSection(Section):
     """
 
     name: Name = "tamis"
-    store: PlaceBeside = Field(default=Path("tamis.sqlite"), validate_default=True)
-    checkpoints: PathBeside = Field(default=Path("checkpoints"), validate_default=True)
-    work: PathBeside = Field(default=Path("work"), validate_default=True)
-    notifications: PathBeside | None = None
+    store: StoreAddress = Field(default=Path("tamis.sqlite"), validate_default=True)
+    checkpoints: ConfigPath = Field(default=Path("checkpoints"), validate_default=True)
+    work: ConfigPath = Field(default=Path("work"), validate_default=True)
+    notifications: ConfigPath | None = None
     interval_ms: Milliseconds = 200
     keep_days: Days | None = None
 
@@ -81,7 +81,7 @@ class PipelineSection(Section):
 class QueriesSection(Section):
     """``[queries]``: a file that is applied at each start, and the deliveries of queries that name none."""
 
-    file: PathBeside | None = None
+    file: ConfigPath | None = None
     deliveries: tuple[Name, ...] = ()
 
 

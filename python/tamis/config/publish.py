@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from tamis.config.deliveries import broker_address
-from tamis.config.fields import Line, PathBeside, Seconds, Section
+from tamis.config.fields import ConfigPath, Line, Seconds, Section
 from tamis.config.secrets import content, variable
 from tamis.errors import ConfigError
 
@@ -26,9 +26,9 @@ class PublishConfig(Section):
 
     url: Annotated[Line, AfterValidator(broker_address)]
     password_env: Line | None = None
-    password_file: PathBeside | None = None
+    password_file: ConfigPath | None = None
     exchange: Annotated[str, Field(min_length=1, max_length=127)] = "amq.topic"
-    ca_file: PathBeside | None = None
+    ca_file: ConfigPath | None = None
     timeout_s: Seconds = 15.0
 
     def password(self, adapter: str) -> str | None:

@@ -250,9 +250,9 @@ class RecordSource(FileSource):
     def _found(self, path: str, place: Place, new: dict[str, list[str]], is_free: Callable[[str], bool]) -> str | None:
         """Return the present path of the file that was at `path`; None if it is not found."""
         if not os.path.lexists(path):  # its successor is not there yet: only what would be read as new is looked at
-            beside = (other for other in new.get(base_of(path), ()) if is_free(other))
-            return next((other for other in beside if place.begins(other)), None)
-        return place.found_beside(path, is_free) if self._may_have_changed(path) else None
+            others = (other for other in new.get(base_of(path), ()) if is_free(other))
+            return next((other for other in others if place.begins(other)), None)
+        return place.find_renamed(path, is_free) if self._may_have_changed(path) else None
 
     def _may_have_changed(self, path: str) -> bool:
         """Whether there may be other names in the folder of a file than when this was last asked."""
@@ -270,9 +270,9 @@ class RecordSource(FileSource):
             if (found := [one for one in paths if (status := status_of(one)) and status.st_ctime > since_s])
         }
         for path in progress if young else ():
-            if path not in gone and (beside := young.get(base_of(path))):
+            if path not in gone and (others := young.get(base_of(path))):
                 place = _place(progress, path)
-                yield from (other for other in beside if place.position and place.begins(other))
+                yield from (other for other in others if place.position and place.begins(other))
 
     def _remember(self, looks: list[tuple[str, Listing]], looked: list[str], news: set[str]) -> None:
         """Remember which files are to be looked at, until their folder is listed again."""
@@ -474,7 +474,7 @@ def _open_marked(path: str, place: Place) -> BinaryIO:
         return file
     except AdapterError as error:
         problem = error
-    if (found := place.found_beside(path)) is None:
+    if (found := place.find_renamed(path)) is None:
         raise problem
     return open_file(found)
 

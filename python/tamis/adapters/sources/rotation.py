@@ -64,8 +64,8 @@ class Place(NamedTuple):
             return self.is_in(path)
         return False
 
-    def found_beside(self, path: str, is_free: Callable[[str], bool] = lambda path: True) -> str | None:
-        """The path of the file that was at `path`; None if it has gone, or nothing was read of it.
+    def find_renamed(self, path: str, is_free: Callable[[str], bool] = lambda path: True) -> str | None:
+        """Return the new path of the file that was at `path`; None if it has gone, or nothing was read of it.
 
         Args:
             path: where it was.
