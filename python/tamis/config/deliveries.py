@@ -23,7 +23,7 @@ from tamis.config.fields import (
     TableName,
     TemplatesFolder,
 )
-from tamis.config.secrets import content, secret, variable
+from tamis.config.secrets import secret, variable_or_content
 from tamis.config.templates import templates_of
 from tamis.errors import ConfigError
 
@@ -98,14 +98,6 @@ def _one_of(section: Section, *keys: str) -> None:
     _, *others = [key for key in keys if getattr(section, key) is not None] or [""]
     for key in others:
         raise MistakeError((key,), f"only one of {' and '.join(repr(name) for name in keys)} can be given")
-
-
-def _given(delivery: str, variable_name: str | None, file: Path | None) -> str | None:
-    """Return the secret in an environment variable or in a file; None if neither is named."""
-    where = f"delivery '{delivery}'"
-    if file is not None:
-        return content(where, file)
-    return None if variable_name is None else variable(where, variable_name)
 
 
 def _known_fields(text: str) -> str:
@@ -223,7 +215,7 @@ class SmtpDelivery(_Mail):
         Raises:
             ConfigError: the environment variable that should hold it is not set.
         """
-        return None if self.password_env is None else variable(f"delivery '{self.name}'", self.password_env)
+        return variable_or_content(f"delivery '{self.name}'", self.password_env)
 
     def tls_context(self) -> ssl.SSLContext | None:
         """The settings that check the server's certificate; None without TLS.
@@ -302,7 +294,7 @@ class AmqpDelivery(_Delivery):
         Raises:
             ConfigError: the environment variable that should hold it is not set.
         """
-        return None if self.password_env is None else variable(f"delivery '{self.name}'", self.password_env)
+        return variable_or_content(f"delivery '{self.name}'", self.password_env)
 
     def tls_context(self) -> ssl.SSLContext | None:
         """The settings that check the broker's certificate; None without TLS.
@@ -374,7 +366,7 @@ class DatabaseDelivery(_Delivery):
         Raises:
             ConfigError: the variable is not set, or the file cannot be read.
         """
-        return _given(self.name, self.password_env, self.password_file)
+        return variable_or_content(f"delivery '{self.name}'", self.password_env, self.password_file)
 
 
 class _Files(_Delivery):
@@ -432,8 +424,9 @@ class ChatDelivery(_Delivery):
         Raises:
             ConfigError: it is not there, or is of a service that is not allowed.
         """
-        url = _given(self.name, self.url_env, self.url_file) or ""
-        where, scheme = f"delivery '{self.name}'", url.partition("://")[0].lower()
+        where = f"delivery '{self.name}'"
+        url = variable_or_content(where, self.url_env, self.url_file) or ""
+        scheme = url.partition("://")[0].lower()
         if "://" not in url or scheme not in CHATS or len(url.split()) != 1:
             raise ConfigError(f"{where}: expected the address of a chat, which begins with {', '.join(CHATS)} and ://")
         try:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from tamis.config.deliveries import broker_address
 from tamis.config.fields import ConfigPath, Line, Seconds, Section
-from tamis.config.secrets import content, variable
+from tamis.config.secrets import variable_or_content
 from tamis.errors import ConfigError
 
 
@@ -40,6 +40,4 @@ class PublishConfig(Section):
         where = f"adapter '{adapter}'"
         if self.password_env is not None and self.password_file is not None:
             raise ConfigError(f"{where}: publish: expected password_env or password_file, not both")
-        if self.password_file is not None:
-            return content(where, self.password_file)
-        return None if self.password_env is None else variable(where, self.password_env)
+        return variable_or_content(where, self.password_env, self.password_file)

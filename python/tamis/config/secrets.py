@@ -50,6 +50,17 @@ def content(where: str, file: Path) -> str:
     return text
 
 
+def variable_or_content(where: str, name: str | None, file: Path | None = None) -> str | None:
+    """Return the secret in a file or else in an environment variable; None if neither is named.
+
+    Raises:
+        ConfigError: the variable is not set, or the file cannot be used.
+    """
+    if file is not None:
+        return content(where, file)
+    return None if name is None else variable(where, name)
+
+
 def secret(where: str, name: str) -> bytes:
     """The secret in an environment variable: 24 to 64 bytes.
 
