@@ -135,7 +135,7 @@ class ChannelDispatcher:
         while left > 0 and (page := self._store.due_deliveries(self.name, min(left, _PAGE), self._now(), which)):
             left -= len(page)
             suspects = [one for one in page if one.delivery_id in self._suspects]
-            others = [one for one in page if one not in suspects]
+            others = [one for one in page if one.delivery_id not in self._suspects]
             for start in range(0, len(others), channel.batch_count):
                 yield others[start : start + channel.batch_count], channel.deliver
             for one in suspects:
@@ -153,20 +153,21 @@ class ChannelDispatcher:
             settled = [one for one in due if one.delivery_id in error.settled]
             failures = {number: reason for number, reason in error.settled.items() if reason is not None}
             self._record(settled, Sent(failures), counts)
-            self._put_aside([one for one in due if one not in settled], str(error), counts)
+            self._put_aside([one for one in due if one.delivery_id not in error.settled], str(error), counts)
             raise
         self._record(due, sent, counts)
         self._trouble_count = 0
 
     def _put_aside(self, due: Sequence[DueDelivery], reason: str, counts: DeliveryCounts) -> None:
         """Let the others go first; what has stopped a working channel before has failed."""
-        failed = [one for one in due if self._trouble_count == 0 and one.delivery_id in self._suspects]
+        suspects = self._suspects.copy() if self._trouble_count == 0 else set()
+        failed = [one for one in due if one.delivery_id in suspects]
         self._record(failed, Sent({one.delivery_id: reason for one in failed}), counts)
         later = self._now() + self._wait(self._trouble_count + 1)
-        waiting = [one for one in due if one not in failed]
         self._store.record_outcomes(
             Outcome(one.delivery_id, "pending", reason, later, counted=False, recipients=one.recipients)
-            for one in waiting
+            for one in due
+            if one.delivery_id not in suspects
         )
         self._suspects.update(one.delivery_id for one in due)
 
