@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from tamis.adapters.options import SourceOptions, option
-from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, signature_of
-from tamis.adapters.xml import DEPTH_MAX, to_xml
+from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, document_of, signature_of
+from tamis.adapters.xml import DEPTH_MAX
 
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
@@ -69,7 +69,7 @@ def json_row(
     if options.id_field is not None and (own := properties.get(options.id_field)) is not None:
         identity = digest_of(json.dumps([options.id_field, own], ensure_ascii=False).encode())
     body = _text(properties.pop(options.body_field, None)) if options.body_field else None
-    xml = to_xml(properties, body) if options.xml else None
+    xml = document_of(properties, body, options.xml)
     text = json.dumps(properties, ensure_ascii=False, separators=(",", ":"))
     signature = signature_of(body, stop_words)
     return Row(partition, offset, digest, topic, text, body, xml, signature, identity=identity)

@@ -5,7 +5,7 @@ A row is a message or a dead letter, which is a message that could not be read, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -108,7 +108,7 @@ def mail_row(
     except MailError as error:
         return Row(partition, offset, digest, topic, error=str(error), raw=raw, identity=digest)
     signature = signature_of(mail.body, stop_words)
-    document = to_xml(mail.properties, mail.body) if xml else None
+    document = document_of(mail.properties, mail.body, xml)
     header = list(mail.properties["header"].items())
     return Row(
         partition,
@@ -145,6 +145,15 @@ def signature_of(body: str | None, stop_words: frozenset[str] | None) -> list[tu
     if body is None or stop_words is None:
         return None
     return list(Signature(body, stop_words).terms().items())
+
+
+def document_of(properties: Mapping[str, Any], body: str | None, is_wanted: bool) -> str | None:
+    """Return the document of a message, as `tamis.adapters.xml` writes it; None if it is not wanted.
+
+    Raises:
+        ValueError: see `to_xml`.
+    """
+    return to_xml(properties, body) if is_wanted else None
 
 
 def too_large(size_bytes: int, limit_bytes: int) -> str:
