@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from tamis.config.errors import MistakeError
 from tamis.config.fields import (
@@ -453,3 +453,8 @@ DeliveryConfig = Annotated[
     Field(discriminator="type"),
 ]
 """A ``[[delivery]]``, by its `type`."""
+
+DELIVERIES: dict[str, type[BaseModel]] = {
+    get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(get_args(DeliveryConfig)[0])
+}
+"""Type -> model, of every type."""

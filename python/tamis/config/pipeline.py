@@ -25,20 +25,7 @@ from pydantic_core import ErrorDetails
 from tamis.config import errors as config_errors
 from tamis.config.adapters import ADAPTERS, AdapterConfig, AnyAdapterConfig, types_with
 from tamis.config.cluster import SparkSection
-from tamis.config.deliveries import (
-    AmqpDelivery,
-    ChatDelivery,
-    DatabaseDelivery,
-    DeliveryConfig,
-    DeltaDelivery,
-    EmlDelivery,
-    FeedDelivery,
-    JsonlDelivery,
-    ParquetDelivery,
-    SmtpDelivery,
-    StoreDelivery,
-    WebhookDelivery,
-)
+from tamis.config.deliveries import DELIVERIES, DatabaseDelivery, DeliveryConfig
 from tamis.config.errors import MistakeError
 from tamis.config.fields import PATTERNS, ConfigPath, Days, Milliseconds, Name, Section, StoreAddress
 from tamis.config.hierarchies import HierarchyConfig
@@ -291,20 +278,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "hierarchy": HierarchyConfig,
     "test": TestBlock,
 }
-_DELIVERIES: dict[str, type[BaseModel]] = {
-    "store": StoreDelivery,
-    "eml": EmlDelivery,
-    "jsonl": JsonlDelivery,
-    "smtp": SmtpDelivery,
-    "webhook": WebhookDelivery,
-    "amqp": AmqpDelivery,
-    "feed": FeedDelivery,
-    "database": DatabaseDelivery,
-    "parquet": ParquetDelivery,
-    "delta": DeltaDelivery,
-    "chat": ChatDelivery,
-}
-_TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": _DELIVERIES, "adapter": ADAPTERS}
+_TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": DELIVERIES, "adapter": ADAPTERS}
 """Section -> type -> model, of sections that have a type."""
 _ARRAYS = ("adapter", "delivery", "owner", "hierarchy", "test")
 
