@@ -118,6 +118,10 @@ class _Publisher:
 
     async def __aexit__(self, *_: object) -> None:
         """Hang up."""
+        await self._hang_up()
+
+    async def _hang_up(self) -> None:
+        """Close the connection; the next message connects again."""
         connection, self._connection, self._exchange = self._connection, None, None
         if connection is not None:
             await connection.close()
@@ -138,7 +142,7 @@ class _Publisher:
         for row, outcome in zip(rows, outcomes, strict=True):
             if isinstance(outcome, (aio_pika.exceptions.AMQPError, OSError, RuntimeError)):
                 if self._exchange is exchange:
-                    await self.__aexit__()
+                    await self._hang_up()
                 reasons.append(await self._publish_alone(row))
             elif isinstance(outcome, BaseException):
                 raise outcome
@@ -155,7 +159,7 @@ class _Publisher:
             async with asyncio.timeout(self._config.timeout_s):
                 return await _publish_one(exchange, row)
         except aio_pika.exceptions.ChannelPreconditionFailed as error:
-            await self.__aexit__()
+            await self._hang_up()
             return f"the broker does not take message {row[4]}: {' '.join(str(error).split())}"
 
     async def _open(self) -> AbstractExchange:
