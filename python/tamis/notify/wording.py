@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tamis.config.owners import OwnerConfig, find_owner
 from tamis.config.templates import TemplateFields, templates_of
 from tamis.notify.content import Marked, excerpts, why
 from tamis.notify.mail import BODY_CHARACTERS, Words, subject, words_of
@@ -33,6 +34,20 @@ class Recipient:
     zone: str = "UTC"
     templates: Path | None = None
     unsubscribe: str = ""
+
+
+def recipient_of(owners: Mapping[str, OwnerConfig], name: str, templates: Path | None) -> Recipient:
+    """Return the recipient of an owner's notifications.
+
+    Args:
+        owners: those that are known, by name.
+        name: the owner, as a query names them.
+        templates: the folder of the delivery's templates; the owner's own come first.
+    """
+    owner = find_owner(owners, name)
+    if owner is None:
+        return Recipient(name, templates=templates)
+    return Recipient(name, owner.time_zone, owner.templates or templates)
 
 
 def words_for(records: Sequence[NotificationRecord], recipient: Recipient) -> tuple[Words, str | None]:
