@@ -349,6 +349,23 @@ def test_a_connection_that_breaks_while_much_is_sent_loses_nothing(broker: Runni
     run(work)
 
 
+def test_what_waits_to_be_written_when_a_connection_breaks_is_sent_on_the_next(broker: RunningBroker) -> None:
+    async def work() -> None:
+        async with proxy_to(broker.port) as network, await tamis.client.connect(network.url()) as client:
+            stream, count = client.stream("f18"), 20
+            await stream.make()
+            network.bytes_per_s = 100_000  # what is sent fills the socket, then the queue of the connection
+            bodies = [str(number).encode().ljust(2_000_000) for number in range(count)]
+            sending = [asyncio.create_task(stream.publish(body)) for body in bodies]
+            await asyncio.sleep(1)
+            network.bytes_per_s = None
+            network.cut()
+            await asyncio.gather(*sending)
+            assert await stream.count() == count
+
+    run(work)
+
+
 def test_a_message_that_is_not_to_be_sent_again_fails_when_its_connection_breaks(small: RunningBroker) -> None:
     async def work() -> None:
         async with (
