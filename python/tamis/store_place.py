@@ -27,7 +27,7 @@ class ServerUrl:
     text: str
 
     def __str__(self) -> str:
-        """The URL."""
+        """Return the URL."""
         return self.text
 
 
@@ -56,12 +56,12 @@ def place_of(path_or_url: str | Path | ServerUrl) -> Place:
 
 
 def exists(place: Place) -> bool:
-    """Whether there may be a store: of a file whether it is there, and of a server always."""
+    """Return whether a store may exist: a file must be there; a server is not asked."""
     return isinstance(place, ServerUrl) or place.exists()
 
 
 def is_same(one: Place, other: Place) -> bool:
-    """Whether two names lead to one store."""
+    """Return whether two names lead to one store."""
     if isinstance(one, Path) and isinstance(other, Path):
         return one.resolve() == other.resolve()
     return one == other

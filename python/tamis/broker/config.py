@@ -121,7 +121,7 @@ class LimitsConfig:
         Limit("the heartbeat", "a client that is silent for twice as long is disconnected", "s"),
     ] = 60
     handshake_s: Annotated[
-        float, Gt(0), Le(600), Limit("the handshake; that of TLS has as long before", "the connection is closed", "s")
+        float, Gt(0), Le(600), Limit("the handshake, and the TLS handshake before it", "the connection is closed", "s")
     ] = 10.0
     memory_bytes: Annotated[
         int,

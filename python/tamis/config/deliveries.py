@@ -53,7 +53,7 @@ def _as_tuple(value: Any) -> Any:
 
 
 def _trusting(delivery: str, ca_file: Path | None) -> ssl.SSLContext:
-    """The settings of TLS that trust these certificates, or the system's.
+    """Return the settings of TLS that trust these certificates, or the system's.
 
     Raises:
         ConfigError: they cannot be read.
@@ -74,7 +74,7 @@ def _web_address(url: str) -> str:
 
 
 def broker_address(url: str) -> str:
-    """The address of a broker, as it was given.
+    """Return the address of a broker, as it was given.
 
     Raises:
         ValueError: it is none, or has a password.
@@ -134,7 +134,7 @@ class _Mail(_Delivery):
 
     @property
     def is_for_people(self) -> bool:
-        """As of every delivery."""
+        """True: it follows the rhythms of owners."""
         return True
 
 
@@ -152,7 +152,7 @@ class EmlDelivery(_Mail):
 
     @property
     def target(self) -> Path:
-        """As of every delivery."""
+        """The folder that it writes."""
         return self.folder
 
 
@@ -164,7 +164,7 @@ class JsonlDelivery(_Delivery):
 
     @property
     def target(self) -> Path:
-        """As of every delivery."""
+        """The file that it writes."""
         return self.path
 
 
@@ -178,7 +178,7 @@ class SmtpDelivery(_Mail):
         ca_file: certificates to trust instead of the system's.
         user: the name to log in with.
         password_env: the environment variable that holds the password.
-        timeout_s: for each step.
+        timeout_s: the time limit for each step.
     """
 
     type: Literal["smtp"]
@@ -210,7 +210,7 @@ class SmtpDelivery(_Mail):
         return self
 
     def password(self) -> str | None:
-        """The password to log in with; None without a login.
+        """Return the password to log in with; None without a login.
 
         Raises:
             ConfigError: the environment variable that should hold it is not set.
@@ -218,7 +218,7 @@ class SmtpDelivery(_Mail):
         return variable_or_content(f"delivery '{self.name}'", self.password_env)
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """The settings that check the server's certificate; None without TLS.
+        """Return the settings that check the server's certificate; None without TLS.
 
         Raises:
             ConfigError: `ca_file` cannot be read.
@@ -230,11 +230,11 @@ class WebhookDelivery(_Delivery):
     """A delivery of type ``webhook``: one signed HTTP request per notification.
 
     Attributes:
-        url: where it is posted; ``https``, or ``http`` on this machine.
+        url: the address to which it is posted; ``https``, or ``http`` on this machine.
         secret_env: the environment variables that hold the secrets; each gives a signature, so that a secret can be
             changed without a gap.
         ca_file: certificates to trust instead of the system's.
-        timeout_s: for the whole of one request.
+        timeout_s: the time limit for the whole of one request.
         templates: a folder with the template of the request's body.
     """
 
@@ -252,7 +252,7 @@ class WebhookDelivery(_Delivery):
         return self
 
     def secrets(self) -> list[bytes]:
-        """The secrets, in the order of `secret_env`.
+        """Return the secrets, in the order of `secret_env`.
 
         Raises:
             ConfigError: a variable is not set, or holds no secret.
@@ -260,7 +260,7 @@ class WebhookDelivery(_Delivery):
         return [secret(f"delivery '{self.name}'", name) for name in self.secret_env]
 
     def tls_context(self) -> ssl.SSLContext:
-        """The settings that check the server's certificate.
+        """Return the settings that check the server's certificate.
 
         Raises:
             ConfigError: `ca_file` cannot be read.
@@ -277,7 +277,7 @@ class AmqpDelivery(_Delivery):
         exchange: the exchange; ``mailbox`` for the mailboxes of tamis, "" for the queue that `routing_key` names.
         routing_key: the key, in which ``{query}``, ``{owner}`` and ``{topic}`` stand for those of the notification.
         ca_file: certificates to trust instead of the system's.
-        timeout_s: for each step.
+        timeout_s: the time limit for each step.
     """
 
     type: Literal["amqp"]
@@ -289,7 +289,7 @@ class AmqpDelivery(_Delivery):
     timeout_s: Seconds = 15.0
 
     def password(self) -> str | None:
-        """The password to log in with; None: that of `url`, or guest's.
+        """Return the password to log in with; None: that of `url`, or guest's.
 
         Raises:
             ConfigError: the environment variable that should hold it is not set.
@@ -297,7 +297,7 @@ class AmqpDelivery(_Delivery):
         return variable_or_content(f"delivery '{self.name}'", self.password_env)
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """The settings that check the broker's certificate; None without TLS.
+        """Return the settings that check the broker's certificate; None without TLS.
 
         Raises:
             ConfigError: `ca_file` cannot be read.
@@ -309,9 +309,9 @@ class FeedDelivery(_Delivery):
     """A delivery of type ``feed``: an Atom feed for each query, as a file in `folder`.
 
     Attributes:
-        folder: of the files ``<query>.atom``.
-        entries_max: maximum number of entries of a feed; the oldest go.
-        domain: of the names of the feeds.
+        folder: the folder of the files ``<query>.atom``.
+        entries_max: maximum number of entries of a feed; the oldest are removed.
+        domain: the domain in the ids of the feeds.
     """
 
     type: Literal["feed"]
@@ -321,7 +321,7 @@ class FeedDelivery(_Delivery):
 
     @property
     def target(self) -> Path:
-        """As of every delivery."""
+        """The folder that it writes."""
         return self.folder
 
 
@@ -334,7 +334,7 @@ class DatabaseDelivery(_Delivery):
         create: whether the table, and an SQLite file, is made if it is absent.
         password_env: the environment variable that holds the password of a server.
         password_file: the file that holds it.
-        timeout_s: for one transaction of up to 500 rows.
+        timeout_s: the time limit for one transaction of up to 500 rows.
     """
 
     type: Literal["database"]
@@ -361,7 +361,7 @@ class DatabaseDelivery(_Delivery):
         return self.url if isinstance(self.url, Path) else None
 
     def password(self) -> str | None:
-        """Return the password to log in with; None: as programs of PostgreSQL find it by themselves.
+        """Return the password to log in with; None: libpq looks for it.
 
         Raises:
             ConfigError: the variable is not set, or the file cannot be read.
@@ -374,7 +374,7 @@ class _Files(_Delivery):
 
     @property
     def target(self) -> Path:
-        """As of every delivery."""
+        """The folder that it writes."""
         return self.folder
 
 
@@ -396,8 +396,8 @@ class ChatDelivery(_Delivery):
     Attributes:
         url_env: the environment variable that holds the address, which is a secret.
         url_file: the file that holds it.
-        timeout_s: for one message.
-        templates: a folder with the templates of the text, those of e-mails.
+        timeout_s: the time limit for one message.
+        templates: a folder with templates of e-mails, which the text uses.
     """
 
     type: Literal["chat"]
@@ -408,7 +408,7 @@ class ChatDelivery(_Delivery):
 
     @property
     def is_for_people(self) -> bool:
-        """As of every delivery."""
+        """True: it follows the rhythms of owners."""
         return True
 
     @model_validator(mode="after")

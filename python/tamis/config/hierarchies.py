@@ -40,7 +40,7 @@ class HierarchyConfig(Section):
         return self
 
     def spec(self) -> HierarchySpec:
-        """The hierarchy, which is read now if it is in a file.
+        """Return the hierarchy, which is read now if it is in a file.
 
         Raises:
             ConfigError: the file cannot be read, or holds no hierarchy.

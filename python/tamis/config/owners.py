@@ -47,7 +47,7 @@ class ProfileConfig(Section):
     Attributes:
         name: queries name the owner as ``owner/name``.
         to: the addresses; empty: those of the delivery, or for a profile those of its owner.
-        time_zone: for all times, such as ``Europe/Berlin``.
+        time_zone: the time zone of all times, such as ``Europe/Berlin``.
         digest: whether notifications are gathered, and how often they are sent.
         at: when a digest of the day or week is sent.
         weekday: when a digest of the week is sent.
@@ -148,10 +148,10 @@ class OwnerConfig(ProfileConfig):
 
 
 def find_owner(owners: Mapping[str, OwnerConfig], name: str) -> OwnerConfig | None:
-    """Return who a query names as its owner; of a profile that is not there, the owner; None: nobody.
+    """Return the owner whom a query names, without the profile if that does not exist; None if there is none.
 
     Args:
-        owners: by name, each with its profiles.
-        name: as a query names them: ``owner`` or ``owner/profile``.
+        owners: the owners by name, each with its profiles.
+        name: the owner as a query names them: ``owner`` or ``owner/profile``.
     """
     return owners.get(name) or owners.get(name.partition("/")[0])

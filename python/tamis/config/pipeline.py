@@ -256,7 +256,7 @@ def _refuse_twice(items: Iterable[Any], key: str, mistake: str) -> None:
 
 
 def _identities(target: Path) -> Iterator[object]:
-    """Return what two names of one file or folder share: its path without links, and its inode if it exists."""
+    """Yield what two names of one file or folder share: its path without links, and its inode if it exists."""
     yield target.resolve()
     with suppress(OSError):
         status = target.stat()
@@ -264,7 +264,7 @@ def _identities(target: Path) -> Iterator[object]:
 
 
 def _with_sections(document: dict[str, Any]) -> dict[str, Any]:
-    """The document, with the sections whose settings all have defaults."""
+    """Return the document, with the sections whose settings all have defaults."""
     return {"pipeline": {}, "queries": {}, "spark": {}} | document
 
 
@@ -284,7 +284,7 @@ _ARRAYS = ("adapter", "delivery", "owner", "hierarchy", "test")
 
 
 def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails) -> str:
-    """One error: file, line, what is wrong, what was expected, and the nearest name."""
+    """Return one error: file, line, what is wrong, what was expected, and the nearest name."""
     location, model = _location(details["loc"])
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, MistakeError):
@@ -295,7 +295,7 @@ def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails)
 
 
 def _location(loc: tuple[str | int, ...]) -> tuple[TomlLocation, type[BaseModel] | None]:
-    """The location in the file, without the union's tag that pydantic inserts, and the model that it belongs to."""
+    """Return the location in the file, without the tag that pydantic inserts for a union, and its model."""
     tagged = _TAGGED.get(str(loc[0]), {}) if len(loc) > 2 else {}
     if model := tagged.get(str(loc[2]) if tagged else ""):
         return (*loc[:2], *loc[3:]), model

@@ -21,7 +21,7 @@ class PublishConfig(Section):
         password_file: a file that holds it.
         exchange: the exchange, which must exist.
         ca_file: certificates to trust instead of the system's; on each machine that reads.
-        timeout_s: for each step.
+        timeout_s: the time limit for each step.
     """
 
     url: Annotated[Line, AfterValidator(broker_address)]
@@ -32,7 +32,7 @@ class PublishConfig(Section):
     timeout_s: Seconds = 15.0
 
     def password(self, adapter: str) -> str | None:
-        """The password to log in with; None: that of `url`, or guest's.
+        """Return the password to log in with; None: that of `url`, or guest's.
 
         Raises:
             ConfigError: both are named; the environment variable is not set, or the file cannot be read.

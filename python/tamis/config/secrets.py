@@ -15,11 +15,11 @@ _CHARACTERS_MAX = 64 * 1024
 
 
 def variable(where: str, name: str) -> str:
-    """The value of an environment variable.
+    """Return the value of an environment variable.
 
     Args:
         where: who needs it, for the error.
-        name: of the variable.
+        name: the name of the variable.
 
     Raises:
         ConfigError: it is not set.
@@ -34,7 +34,7 @@ def content(where: str, file: Path) -> str:
 
     Args:
         where: who needs it, for the error.
-        file: of at most 64 KiB.
+        file: the file, of at most 64 KiB.
 
     Raises:
         ConfigError: it cannot be read, is too long, or is empty.
@@ -62,7 +62,7 @@ def variable_or_content(where: str, name: str | None, file: Path | None = None) 
 
 
 def secret(where: str, name: str) -> bytes:
-    """The secret in an environment variable: 24 to 64 bytes.
+    """Return the secret in an environment variable: 24 to 64 bytes.
 
     Raises:
         ConfigError: it is not set, or holds no secret.

@@ -65,7 +65,7 @@ class Engine(Generic[K]):
 
         Args:
             key: anything that can be hashed; keys compare as in a dict.
-            query: of any language; the next match sees it.
+            query: a query in any language; the next match sees it.
 
         Raises:
             TypeError: `key` cannot be hashed, or `query` is not a query.
@@ -181,7 +181,7 @@ class Engine(Generic[K]):
         signature: Signature | None = None,
         as_: Form = "keys",
     ) -> list[K] | list[int] | Bitmap | int:
-        """The keys of all subscriptions that are true of the message, in the order in which they were added.
+        """Return the keys of all subscriptions that are true of the message, in the order in which they were added.
 
         Args:
             properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if
@@ -216,9 +216,9 @@ class Engine(Generic[K]):
     def match_json(
         self, data: str | bytes | bytearray | memoryview, *, as_: Form = "keys"
     ) -> list[K] | list[int] | Bitmap | int:
-        """The keys of all subscriptions that are true of a record in JSON, in the order in which they were added.
+        """Return the keys of all subscriptions that are true of a record in JSON, in the order of adding.
 
-        It is `match` of what ``json.loads`` makes of it. Of what no query asks for only the form is checked.
+        The result is that of `match` for ``json.loads(data)``. Members that no query uses are only parsed.
 
         Args:
             data: the text of one JSON object, or its bytes in UTF-8. The last of equal keys counts.
@@ -235,7 +235,7 @@ class Engine(Generic[K]):
         return found if isinstance(found, list) else self._answer(found, as_, since)
 
     def _answer(self, ids: _core.Ids, form: str, since: Removal[K]) -> list[K] | list[int] | Bitmap | int:
-        """Return the matches in a form other than the keys that are at hand."""
+        """Return the matches in another form than keys."""
         if form == "keys":  # one of them is still in the snapshot, or was removed meanwhile
             return self._keys.keys_of(ids.to_list(), since)
         if form == "ids":
@@ -294,14 +294,14 @@ class Engine(Generic[K]):
         return self._core.asked(list(names))
 
     def expensive(self) -> list[str]:
-        """The names of the expensive predicates (`tamis.opaque`) in the queries, sorted. Cost: as `asked`."""
+        """Return the names of the expensive predicates (`tamis.opaque`) in the queries, sorted. Cost: as `asked`."""
         return self._core.expensive()
 
     def keys(self, ids: Iterable[int]) -> list[K]:
-        """The keys of subscription `ids`, in the order given. `all_keys` has the keys of all.
+        """Return the keys of subscription `ids`, in the order given. `all_keys` has the keys of all.
 
         Args:
-            ids: of `match_batch`.
+            ids: subscription ids, as `match_batch` returns them.
 
         Raises:
             KeyError: an id that no subscription has.
@@ -317,7 +317,7 @@ class Engine(Generic[K]):
             raise KeyError(next(one for one in wanted if not 0 <= one < 2**64)) from None
 
     def query(self, key: K) -> Query:
-        """The query of `key`.
+        """Return the query of `key`.
 
         Raises:
             KeyError: there is no such subscription.
@@ -330,7 +330,7 @@ class Engine(Generic[K]):
             raise self._keys.lost(key, subscription_id) from None
 
     def all_keys(self) -> list[K]:
-        """Every key, in the order in which they were added."""
+        """Return every key, in the order in which they were added."""
         with self._lock:
             ids = self._keys.ids()
             return sorted(ids, key=ids.__getitem__)
@@ -363,7 +363,7 @@ class Engine(Generic[K]):
         """Explain why the query of `key` is true, false or unknown for the message, predicate by predicate.
 
         Args:
-            key: of the subscription.
+            key: the key of the subscription.
             properties: the record, as for `match`.
             topic: dotted words.
             body: text or bytes.
@@ -390,7 +390,7 @@ class Engine(Generic[K]):
         off_by: int = 1,
         limit: int = 100,
     ) -> list[K]:
-        """The keys of queries that failed by exactly `off_by` predicates, in the order in which they were added.
+        """Return the keys of queries that failed by exactly `off_by` predicates, in the order in which they were added.
 
         A predicate that is false or unknown counts one. AND adds its parts, OR takes the smallest, and NOT is first
         pushed down to the predicates.
@@ -399,7 +399,7 @@ class Engine(Generic[K]):
             properties: the record, as for `match`.
             topic: dotted words.
             body: text or bytes.
-            off_by: at least 1.
+            off_by: the number of failed predicates, at least 1.
             limit: maximum number of keys returned.
 
         Raises:
@@ -437,7 +437,7 @@ class Engine(Generic[K]):
         return self._core.time_matches(list(messages), warm_up, rounds)
 
     def names(self) -> list[str]:
-        """The names of the properties that queries ask for, sorted. Cost: linear in the queries."""
+        """Return the names of the properties that queries ask for, sorted. Cost: linear in the queries."""
         return self._core.names()
 
     def hierarchy(self, attribute: str, parents: Mapping[str, str | None]) -> None:
@@ -520,7 +520,7 @@ def _count(subscriptions: int) -> str:
 
 
 def _subscriptions(pairs: Iterable[tuple[K, Query]]) -> dict[K, Query]:
-    """The query of each key in `pairs`."""
+    """Return the query of each key in `pairs`."""
     if isinstance(pairs, Mapping) or not isinstance(pairs, Iterable):
         hint = "; of a mapping these are its items()" if isinstance(pairs, Mapping) else ""
         raise TypeError(f"pairs: expected pairs of key and query, not {type(pairs).__name__}{hint}")
@@ -540,7 +540,7 @@ def _subscriptions(pairs: Iterable[tuple[K, Query]]) -> dict[K, Query]:
 
 
 def _functions(opaque: Mapping[str, Callable[..., bool | None]] | None) -> dict[str, Callable[..., bool | None]]:
-    """The functions of expensive predicates by name, checked."""
+    """Return the functions of expensive predicates by name, checked."""
     if not isinstance(opaque, Mapping | None):
         raise TypeError(f"opaque: expected a mapping of name -> function, not {type(opaque).__name__}")
     for name, function in (opaque or {}).items():
@@ -559,7 +559,7 @@ def _show_warnings(queries: Iterable[Query]) -> None:
 
 
 def _with_reasons(ids: Any, unreadable: list[tuple[int, str, str]]) -> Any:
-    """The ids of each row beside the reason why it could not be read."""
+    """Return the ids of each row beside the reason why it could not be read."""
     import pyarrow
 
     reasons: list[str | None] = [None] * len(ids)

@@ -22,7 +22,7 @@ Now = Callable[[], datetime]
 """Returns the time, UTC."""
 
 HandOver = Callable[[Sequence[DueDelivery]], Sent]
-"""Hands some over: each alone, or all in one digest."""
+"""Delivers some notifications: each alone, or all in one digest."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class DeliveryCounts:
 
 
 class Dispatcher(Protocol):
-    """Works through the outbox for one delivery. Used from one thread, but for `interrupt`."""
+    """Delivers what the outbox has for one delivery. One thread uses it; any thread may call `interrupt`."""
 
     name: str
 
@@ -63,7 +63,7 @@ class Dispatcher(Protocol):
         """Try what is due now: at most `limit` notifications, the longest due first.
 
         Args:
-            limit: see above.
+            limit: the maximum number of notifications.
             stopped: asked between two notifications, or two groups of them; true ends the call.
 
         Raises:
@@ -71,7 +71,7 @@ class Dispatcher(Protocol):
         """
 
     def interrupt(self) -> None:
-        """From another thread: give up what is under way."""
+        """Interrupt, from another thread, what is in progress."""
 
 
 class ChannelDispatcher:
@@ -201,13 +201,13 @@ class ChannelDispatcher:
         counts.troubles[self.name] = reason
 
     def _wait(self, tries: int) -> timedelta:
-        """The time to wait after this number of consecutive failures."""
+        """Return the time to wait after this number of consecutive failures."""
         waits = self._config.back_off_s
         return timedelta(seconds=waits[min(tries, len(waits)) - 1])
 
 
 class UnconfiguredDispatcher:
-    """Records why notifications wait whose delivery no block configures."""
+    """Records why notifications wait if no block configures their delivery."""
 
     name = "none"
 

@@ -38,7 +38,7 @@ __all__ = ["DeliveryCounts", "NotificationEngine", "make_channel"]
 
 
 class NotificationEngine:
-    """Delivers what the outbox holds. Use one engine per store.
+    """Delivers the notifications in the outbox. Use one engine per store.
 
     Args:
         store: the outbox.

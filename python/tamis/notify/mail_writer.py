@@ -22,7 +22,7 @@ class Mail:
     Attributes:
         name: the left half of its Message-ID.
         content: its bytes.
-        recipients: as in To; none: nobody wants it, and it is not sent.
+        recipients: the addresses in To; if there are none, it is not sent.
         notes: delivery id -> what to record when it is delivered.
         copies: recipient -> the bytes for them, with a link to unsubscribe that is theirs; empty if all get the same.
     """
@@ -54,7 +54,7 @@ class MailWriter:
         self._config, self._owners, self._store, self._links = config, owners, store, links
 
     def write(self, group: Sequence[DueDelivery]) -> Mail:
-        """The e-mail of one delivery, or the digest of several of one owner.
+        """Return the e-mail of one delivery, or the digest of several of one owner.
 
         It goes only to confirmed addresses, if the owner asks for that, and to nobody who has unsubscribed from all of
         its queries. A notification that nobody wants is left out.
@@ -115,7 +115,7 @@ class MailWriter:
 
 
 def address_of(recipient: str) -> str:
-    """The address in a recipient such as ``Ann <ann@example.org>``."""
+    """Return the address in a recipient such as ``Ann <ann@example.org>``."""
     return parseaddr(recipient)[1] or recipient
 
 

@@ -51,7 +51,7 @@ def recipient_of(owners: Mapping[str, OwnerConfig], name: str, templates: Path |
 
 
 def words_for(records: Sequence[NotificationRecord], recipient: Recipient) -> tuple[Words, str | None]:
-    """The words of an e-mail, and why a template could not be used, if one could not."""
+    """Return the text of an e-mail, and why a template failed, or None."""
     plain = words_of(records)
     if recipient.unsubscribe:
         plain = plain._replace(text=f"{plain.text}\n\n-- \nTo get no more of these e-mails: {recipient.unsubscribe}")
@@ -64,11 +64,11 @@ def words_for(records: Sequence[NotificationRecord], recipient: Recipient) -> tu
 
 
 def webhook_body(record: NotificationRecord, recipient: Recipient, plain: Any) -> tuple[bytes, str | None]:
-    """The body of a request, and why the template could not be used, if it could not.
+    """Return the body of a request, and why the template failed, or None.
 
     Args:
         record: the notification.
-        recipient: with the folder of templates.
+        recipient: the recipient, with the folder of templates.
         plain: the body without a template, as a value for JSON.
     """
     if recipient.templates is None:

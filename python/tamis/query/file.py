@@ -36,9 +36,9 @@ class QueryFile:
     """The content of a file of queries.
 
     Attributes:
-        path: of the file.
-        queries: in their order, not compiled.
-        hierarchies: in their order, checked.
+        path: the path of the file.
+        queries: the queries in their order, not compiled.
+        hierarchies: the hierarchies in their order, checked.
     """
 
     path: Path
@@ -86,7 +86,7 @@ def load_queries(path: str | os.PathLike[str]) -> list[QuerySpec]:
 
     Raises:
         TypeError: `path` is no path.
-        ConfigError: as `load_query_file`.
+        ConfigError: see `load_query_file`.
     """
     return list(load_query_file(path).queries)
 
@@ -186,7 +186,7 @@ class _Toml:
         return tables
 
     def _line(self, kind: str, index: int, name: str = "") -> int:
-        """The line of a key, or of its table; 0 if the tables are written in a way that hides their lines."""
+        """Return the line of a key, or of its table; 0 if the tables are written in a way that hides their lines."""
         lines = self._lines.get(kind, [])
         if len(lines) != len(self._document[kind]):
             return 0
@@ -264,7 +264,7 @@ class _Toml:
 
 
 def _lines_of_tables(text: str) -> dict[str, list[dict[str, int]]]:
-    """Name of a table -> for each one the line of every key; the table's own line is under the empty name."""
+    """Return name of a table -> for each one the line of every key; the table's own line is under the empty name."""
     lines: dict[str, list[dict[str, int]]] = {}
     table: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), start=1):

@@ -112,7 +112,7 @@ def refuse_missing(queries: Iterable[tuple[str, Query]], attributes: Collection[
 
 
 def missing(query: Query, attributes: Collection[str]) -> str | None:
-    """Why a query can never be as meant: it uses UNDER on an attribute that is not among `attributes`; None if not."""
+    """Return an error if a query uses UNDER on an attribute that is not among `attributes`, else None."""
     known = set(attributes)
     lower = {attribute.lower() for attribute in known} if "ANYCASE(" in str(query) else set()
     for attribute in query.hierarchies:

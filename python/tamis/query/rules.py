@@ -43,7 +43,7 @@ def compile_rules(rules: Any) -> list[tuple[str, Query]]:
 
 
 def _rules(rules: Any) -> Iterator[tuple[str, Query | str, str]]:
-    """Key, query or text, and language of each rule."""
+    """Yield key, query or text, and language of each rule."""
     if isinstance(rules, Mapping):
         rules = [(key, *_listed(value)) for key, value in rules.items()]
     elif (rows := _rows_of_table(rules)) is not None:
@@ -61,7 +61,7 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 
 def _rows_of_table(table: Any) -> list[dict[str, Any]] | None:
-    """The rows of a table; None for what is no table."""
+    """Return the rows of a table; None for what is no table."""
     if hasattr(table, "toArrow"):  # a DataFrame of Spark
         if missing := {"key", "text"}.difference(table.columns):
             raise ConfigError(f"rules: expected {_COLUMNS}; the table has no {' and no '.join(sorted(missing))}")

@@ -49,7 +49,7 @@ class HeldLease:
             raise self._failure
 
     def end(self) -> None:
-        """Tell when the adapters looked last, and give the lease back."""
+        """Record when the adapters looked last, and give the lease back."""
         self._ended.set()
         self._thread.join()
         with suppress(StoreError):  # what ended the run is told; the lease expires by itself

@@ -83,7 +83,7 @@ def session(
     folder: Path | None = None,
     options: dict[str, str] | None = None,
 ) -> SparkSession:
-    """The process's Spark session, started on the first call, with the data sources of tamis registered.
+    """Return the process's Spark session, started on the first call, with the data sources of tamis registered.
 
     Args:
         app: the name that Spark shows.
@@ -181,7 +181,7 @@ def _start(
 
 
 def _scratch(folder: Path | None) -> Path:
-    """An empty folder for temporary files, removed when Python ends or, after a kill, by the next start."""
+    """Return an empty folder for temporary files, removed when Python ends or, after a kill, by the next start."""
     if folder is None:
         scratch = Path(tempfile.mkdtemp(prefix="tamis-spark-"))
     else:
@@ -193,7 +193,7 @@ def _scratch(folder: Path | None) -> Path:
 
 
 def _variables(java_home: Path, host: str, python: str, log: Path | None) -> dict[str, str]:
-    """The environment variables that Spark reads."""
+    """Return the environment variables that Spark reads."""
     variables = {
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -219,7 +219,7 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def _java_home(scratch: Path) -> Path:
-    """A wrapped Java in the cache folder, or in `scratch` if the home folder cannot be written."""
+    """Return a wrapped Java in the cache folder, or in `scratch` if the home folder cannot be written."""
     java = find_java()
     try:
         return wrapped_home(java, cache_folder())

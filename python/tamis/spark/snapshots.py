@@ -25,10 +25,10 @@ class QuerySource(Protocol):
     """The part of the store that snapshots are made from: queries, and the hierarchies that they follow."""
 
     def queries_at(self, revision: int) -> Sequence[QueryRecord]:
-        """The queries valid at `revision`, in the order in which they were added."""
+        """Return the queries valid at `revision`, in the order in which they were added."""
 
     def hierarchies_at(self, revision: int) -> Mapping[str, Mapping[str, str | None]]:
-        """Attribute -> hierarchy, of those valid at `revision`."""
+        """Return attribute -> hierarchy, of those valid at `revision`."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Snapshot:
     """The queries of one revision, in a mapped file. The keys of its engine are pairs of a query's key and version.
 
     Attributes:
-        path: of the file.
+        path: the path of the file.
         shipped: the file for workers.
         records: key -> the version of the query in this revision.
     """
@@ -47,11 +47,11 @@ class Snapshot:
     _engine: Engine = field(repr=False)
 
     def asked(self, names: Iterable[str]) -> tuple[list[str], bool, bool]:
-        """The parts of messages that its queries ask for, as `tamis.Engine.asked`."""
+        """Return the parts of messages that its queries ask for, as `tamis.Engine.asked`."""
         return self._engine.asked(names)
 
     def records_of(self, ids: Sequence[int]) -> list[QueryRecord]:
-        """The queries of subscription ids, in the given order."""
+        """Return the queries of subscription ids, in the given order."""
         return [self.records[key] for key, _ in self._engine.keys(ids)]
 
 

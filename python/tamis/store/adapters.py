@@ -24,7 +24,7 @@ class Adapters(Database):
     """The part of the store that keeps the state of adapters."""
 
     def adapter_states(self, names: Sequence[str] = ()) -> list[AdapterState]:
-        """The states of all adapters on record, by name; with `names`, of only those, in that order.
+        """Return the states of all adapters on record, by name; with `names`, of only those, in that order.
 
         An adapter of `names` that is not on record is added as stopped, with the desired state running.
         """
@@ -86,7 +86,7 @@ class Adapters(Database):
                 _note_error(connection, name, now, error)
 
     def adapter_errors(self, name: str) -> list[AdapterProblem]:
-        """The last errors of an adapter, at most `ERRORS_MAX`, the newest first."""
+        """Return the last errors of an adapter, at most `ERRORS_MAX`, the newest first."""
         newest = select(_e.at, _e.error).where(_e.name == name).order_by(_e.id.desc())
         with self._read() as connection:
             return [AdapterProblem(*row) for row in connection.execute(newest)]

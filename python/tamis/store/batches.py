@@ -53,7 +53,7 @@ class Batches(Database):
         self._turn = threading.Lock()  # one batch after another is written, so that the outbox grows in their order
 
     def pin_batch(self, stream: str, batch_id: int) -> int:
-        """The revision of the queries that this batch matches with; the first call decides it for ever.
+        """Return the revision of the queries that this batch matches with; the first call decides it for ever.
 
         It is on disk when the call returns, so that a replay after a crash sees the same queries.
         """
@@ -88,7 +88,7 @@ class Batches(Database):
 
         Args:
             stream: see the class.
-            batch_id: as Spark numbers it.
+            batch_id: the number that Spark gives it.
             result: the result of matching, whole or in parts; a part must contain the message of each of its
                 notifications. Only one piece of the parts, and all dead letters, are in memory at a time.
             default_deliveries: the deliveries of queries that name none.
@@ -134,7 +134,7 @@ class Batches(Database):
         return known or counts
 
     def batch_counts(self, stream: str, batch_id: int) -> BatchCounts | None:
-        """The counts of a batch that is done; None if it is not."""
+        """Return the counts of a batch that is done; None if it is not."""
         with self._read() as connection:
             row = _batch(connection, stream, batch_id)
         return _counts(row) if row is not None and row.done else None
@@ -254,7 +254,7 @@ def _batch(connection: Connection, stream: str, batch_id: int) -> Row[*tuple[Any
 
 
 def counts_if_done(connection: Connection, stream: str, batch_id: int) -> BatchCounts | None:
-    """The counts of a batch that is done; None if it is not.
+    """Return the counts of a batch that is done; None if it is not.
 
     Raises:
         KeyError: it was never pinned.

@@ -29,9 +29,9 @@ class File(NamedTuple):
     """A Parquet file that a task has written.
 
     Attributes:
-        name: in the folder of its table.
-        rows: their number.
-        size: in bytes.
+        name: the name in the folder of its table.
+        rows: the number of rows.
+        size: the size in bytes.
     """
 
     name: str
@@ -43,8 +43,8 @@ class Table:
     """A Delta table that takes each batch once.
 
     Args:
-        folder: of the table; it is made if it is not there.
-        schema: of its rows.
+        folder: the folder of the table, which is made if it is absent.
+        schema: the schema of its rows.
 
     Raises:
         StoreError: it cannot be made or opened, or a table that is there has no such columns.

@@ -65,7 +65,7 @@ def origin_of(file: QueryFile) -> str:
 
 
 def _gone(connection: Connection, files: Sequence[QueryFile], folder: Path) -> list[QueryFile]:
-    """Each file below a folder of which the store holds something, and which is not among `files`, as an empty one."""
+    """Return, as empty files, the files below a folder that the store knows and that are not among `files`."""
     from tamis.query import QueryFile
 
     valid = valid_hierarchies(connection).values()

@@ -61,24 +61,24 @@ class Hierarchies(Database):
             refuse_under_without_hierarchy(connection)
 
     def list_hierarchies(self) -> list[HierarchyRecord]:
-        """The valid hierarchies, by attribute."""
+        """Return the valid hierarchies, by attribute."""
         with self._read() as connection:
             return list(valid_hierarchies(connection).values())
 
     def hierarchy_history(self, attribute: str) -> list[HierarchyRecord]:
-        """Every version that the hierarchy of an attribute ever had, oldest first; empty if it never had one."""
+        """Return every version that the hierarchy of an attribute ever had, oldest first; empty if it never had one."""
         with self._read() as connection:
             return _select(connection, _h.attribute == attribute)
 
     def hierarchies_at(self, revision: int) -> dict[str, Parents]:
-        """Attribute -> hierarchy, of those valid at `revision`."""
+        """Return attribute -> hierarchy, of those valid at `revision`."""
         valid = (_h.from_revision <= revision, or_(_h.to_revision.is_(None), _h.to_revision > revision))
         with self._read() as connection:
             return {record.attribute: record.parents for record in _select(connection, *valid)}
 
 
 def valid_hierarchies(connection: Connection) -> dict[str, HierarchyRecord]:
-    """Attribute -> the valid version of its hierarchy, by attribute."""
+    """Return attribute -> the valid version of its hierarchy, by attribute."""
     return {record.attribute: record for record in _select(connection, _VALID_NOW)}
 
 
@@ -112,7 +112,7 @@ def end_hierarchies(revision: Revision, attributes: Iterable[str]) -> None:
 
 
 def refuse_under_without_hierarchy(connection: Connection) -> None:
-    """Check every valid query.
+    """Refuse a valid query that uses UNDER on an attribute without a hierarchy.
 
     Raises:
         ConfigError: one uses UNDER on an attribute without a hierarchy; the text names both.

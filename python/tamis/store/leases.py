@@ -76,7 +76,7 @@ class Leases(Database):
         """Renew the lease, and record when each adapter looked for messages; False if another process has it now.
 
         Args:
-            token: of the lease.
+            token: the token of the lease.
             polls: adapter -> when it looked for messages, and when it will look again.
         """
         now = datetime.now(UTC)
@@ -97,12 +97,12 @@ class Leases(Database):
             connection.execute(ended)
 
     def lease(self) -> Lease | None:
-        """The lease of the pipeline that runs, or of the one that ran last; None if none ever did."""
+        """Return the lease of the pipeline that runs, or of the one that ran last; None if none ever did."""
         with self._read() as connection:
             return _lease(connection)
 
     def running_pipeline(self, now: datetime | None = None) -> Lease | None:
-        """The lease of the pipeline that runs now; None if none does.
+        """Return the lease of the pipeline that runs now; None if none does.
 
         A process that was killed counts until its lease expires, but on its own machine only while it exists.
         """
@@ -129,7 +129,7 @@ def held_by(store: Place, held: Lease | None, now: datetime) -> str:
 
 
 def _exists(lease: Lease) -> bool:
-    """Whether the process of a lease may exist."""
+    """Return whether the process of a lease may exist."""
     if lease.host != socket.gethostname():
         return True
     try:

@@ -40,7 +40,7 @@ class PostgresServer:
         self._known = False  # it has answered: if it goes away, it may come back
 
     def engine(self) -> Engine:
-        """An engine whose transactions hold the store's lock from their start if they have the option ``immediate``."""
+        """Return an engine. Transactions with the option ``immediate`` hold the store's lock from their start."""
         engine = create_engine("postgresql+psycopg://", creator=self._connect, pool_pre_ping=True)
         event.listen(engine, "begin", _begin)
         return engine
@@ -51,7 +51,7 @@ class PostgresServer:
         return connection
 
     def version(self, connection: Connection) -> int:
-        """The version of the schema; 0 if there is none.
+        """Return the version of the schema; 0 if there is none.
 
         Raises:
             StoreError: there are tables of another program with the same names, or a store of a newer version.
@@ -76,13 +76,13 @@ class PostgresServer:
         return int(version)
 
     def prepare(self, engine: Engine) -> None:
-        """Nothing needs to come before."""
+        """Do nothing: PostgreSQL needs no preparation."""
 
     def mark(self, connection: Connection) -> None:
-        """The tables tell that it is a store."""
+        """Do nothing: the tables show that the database is a store."""
 
     def explain(self, error: exc.DatabaseError | sqlite3.DatabaseError) -> StoreError:
-        """An error that explains to a user in one sentence what is wrong, and what to do."""
+        """Return an error that explains to a user in one sentence what is wrong, and what to do."""
         if isinstance(error, exc.DatabaseError) and error.connection_invalidated:
             return StoreLostError(f"{self._url}: the server went away: {_first_line(error.orig)}")
         cause = error.orig if isinstance(error, exc.DatabaseError) else error
@@ -171,13 +171,13 @@ def _begin(connection: Connection) -> None:
 
 
 def is_lost(error: psycopg.OperationalError) -> bool:
-    """Whether the server went away or does not answer, so that it may come back."""
+    """Return whether the server went away or does not answer, so that it may come back."""
     if error.sqlstate is not None:
         return error.sqlstate[:2] == "08" or error.sqlstate[:3] == "57P"
     return not _refuses(error) and "too many" not in str(error)
 
 
 def _refuses(error: psycopg.OperationalError) -> bool:
-    """Whether the server has answered, so that waiting does not help."""
+    """Return whether the server has answered, so that waiting does not help."""
     text = str(error)
     return "FATAL" in text and not any(it in text for it in ("starting up", "shutting down", "recovery", "too many"))

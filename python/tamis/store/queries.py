@@ -29,7 +29,7 @@ class Queries(Database):
     _acting: str | None = None
 
     def as_owner(self, name: str) -> Queries:
-        """The queries of this store for an owner, who may read all and change their own.
+        """Return the queries of this store for an owner, who may read all and change their own.
 
         What they add is theirs. To change, pause, remove or undo another's query, to take one without an owner, or to
         give one away is a NotAllowedError, and nothing is changed. It shares the connections of this store; close that.
@@ -48,7 +48,7 @@ class Queries(Database):
         return Revision(connection, acting=self._acting)
 
     def _own(self, specs: Iterable[QuerySpec]) -> Iterator[QuerySpec]:
-        """The specs; those without an owner become the acting owner's."""
+        """Yield the specs; those without an owner become the acting owner's."""
         for spec in specs:
             yield replace(spec, owner=self._acting) if self._acting and not spec.owner else spec
 
@@ -86,7 +86,7 @@ class Queries(Database):
         return [records[key] for key in wanted]
 
     def import_queries(self, path: str | Path) -> ImportCounts:
-        """Copy the queries of a file, each as if it were added by hand; `apply_files` lets the file rule over them.
+        """Copy the queries of a file, each as if it were added by hand. The file has no further effect on them.
 
         Raises:
             ConfigError: the file or a query in it cannot be read; the text has file, line, and a caret.
@@ -171,7 +171,7 @@ class Queries(Database):
             return _current(connection, [key])[key]
 
     def get_query(self, key: str) -> QueryRecord:
-        """The valid version of the query `key`.
+        """Return the valid version of the query `key`.
 
         Raises:
             KeyError: there is no such query.
@@ -180,10 +180,10 @@ class Queries(Database):
             return _current(connection, [key])[key]
 
     def list_queries(self, owner: str | None = None, tags: Collection[str] = ()) -> list[QueryRecord]:
-        """The valid queries, of one owner or of all, in the order in which their keys were added.
+        """Return the valid queries of one owner or of all, in the order in which their keys were added.
 
         Args:
-            owner: None: of all.
+            owner: only queries of this owner; None: of all.
             tags: only queries that have all of these.
         """
         of_owner = [] if owner is None else [_q.owner == owner]
@@ -192,18 +192,18 @@ class Queries(Database):
         return [record for record in records if set(tags).issubset(record.tags)]
 
     def query_history(self, key: str) -> list[QueryRecord]:
-        """Every version that the query `key` ever had, oldest first; empty for an unknown key."""
+        """Return every version that the query `key` ever had, oldest first; empty for an unknown key."""
         with self._read() as connection:
             records = _select(connection, _q.key == key)
         return sorted(records, key=lambda record: record.version)
 
     def revision(self) -> int:
-        """The number of the last change of queries, which only grows; 0 if there was none."""
+        """Return the number of the last change of queries, which only grows; 0 if there was none."""
         with self._read() as connection:
             return current_revision(connection)
 
     def queries_at(self, revision: int) -> list[QueryRecord]:
-        """The queries that match at `revision`, in the order in which their keys were added.
+        """Return the queries that match at `revision`, in the order in which their keys were added.
 
         Paused ones do not, nor those that had expired when the revision was made. A key that was removed and
         added again has the position of its second addition, as in a dict.
@@ -220,7 +220,7 @@ class Queries(Database):
 
 
 def _checked(specs: Iterable[QuerySpec]) -> tuple[dict[str, QuerySpec], list[tuple[str, Query]]]:
-    """The specs by key, each compiled once as a check; and the queries with UNDER, with what errors call them."""
+    """Return the specs by key, each compiled once as a check; and the queries with UNDER, by their names in errors."""
     wanted, with_under = {}, []
     for spec in specs:
         if not spec.key:
@@ -243,8 +243,8 @@ def put_queries(revision: Revision, specs: Sequence[QuerySpec]) -> list[tuple[Qu
     """Make each spec the valid version of its key; those that already are stay.
 
     Args:
-        revision: of the change, with the file that the specs stand in.
-        specs: compiled before.
+        revision: the revision of the change, with the file of the specs.
+        specs: the specs, which were compiled before.
 
     Returns:
         What changed: the record before, or None, and the spec.
@@ -289,12 +289,12 @@ def _end_by_hand(revision: Revision, key: str) -> None:
 
 
 def queries_of_file(connection: Connection, origin: str) -> list[QueryRecord]:
-    """The valid queries that stand in a file."""
+    """Return the valid queries that stand in a file."""
     return _select(connection, _VALID_NOW, _q.origin == origin)
 
 
 def origins_of_queries(connection: Connection) -> set[str]:
-    """The files in which valid queries stand."""
+    """Return the files in which valid queries stand."""
     return set(connection.execute(select(_q.origin).where(_VALID_NOW, _q.origin.is_not(None)).distinct()).scalars())
 
 
@@ -309,7 +309,7 @@ def _same(spec: QuerySpec, record: QueryRecord) -> bool:
 
 
 def content_of(query: QueryRecord | QuerySpec) -> dict[str, Any]:
-    """The fields of `CONTENT`, with tuples for lists."""
+    """Return the fields of `CONTENT`, with tuples for lists."""
     content = {name: getattr(query, name) for name in CONTENT}
     return content | {name: tuple(content[name]) for name in ("tags", "deliveries")}
 
@@ -363,7 +363,7 @@ def _former(connection: Connection, key: str) -> QueryRecord | None:
 
 
 def _last_versions(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
-    """The highest version that each key ever had."""
+    """Return the highest version that each key ever had."""
     versions: dict[str, int] = {}
     for some in chunks(keys):
         statement = select(_q.key, func.max(_q.version)).where(_q.key.in_(some)).group_by(_q.key)
@@ -372,7 +372,7 @@ def _last_versions(connection: Connection, keys: Sequence[str]) -> dict[str, int
 
 
 def _positions(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
-    """The position in the order of adding of each key that is valid now."""
+    """Return the position in the order of adding of each key that is valid now."""
     positions: dict[str, int] = {}
     for some in chunks(keys):
         statement = select(_q.key, _q.position).where(_q.key.in_(some), _VALID_NOW)
@@ -381,7 +381,7 @@ def _positions(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
 
 
 def _current(connection: Connection, keys: Sequence[str]) -> dict[str, QueryRecord]:
-    """The valid version of each of `keys` that has one."""
+    """Return the valid version of each of `keys` that has one."""
     records: dict[str, QueryRecord] = {}
     for some in chunks(keys):
         records.update((record.key, record) for record in _select(connection, _q.key.in_(some), _VALID_NOW))

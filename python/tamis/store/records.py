@@ -32,8 +32,8 @@ class QueryRecord:
 
     Attributes:
         key: the query's name.
-        version: from 1. A key that is removed and added again goes on counting: (key, version) names one text for ever.
-        text: in `language`.
+        version: the version, from 1. It is never used again, also if the key is removed and added again.
+        text: the text in `language`.
         language: one of ``tamis.query.LANGUAGES``.
         owner: the owner's name.
         tags: free words.
@@ -41,7 +41,7 @@ class QueryRecord:
         created_at: when this version was added, UTC.
         origin: the file in which alone it can be changed; None if it was added by hand.
         paused: whether it matches nothing until it is resumed.
-        expires_at: from when on it matches nothing, UTC; None: never.
+        expires_at: the time from which on it matches nothing, UTC; None: it never expires.
     """
 
     key: str
@@ -57,7 +57,7 @@ class QueryRecord:
     expires_at: datetime | None = None
 
     def spec(self) -> QuerySpec:
-        """The query as it is written down."""
+        """Return the query as it is written down."""
         from tamis.query import QuerySpec
 
         return QuerySpec(self.key, **{name: getattr(self, name) for name in CONTENT})
@@ -69,7 +69,7 @@ class HierarchyRecord:
 
     Attributes:
         attribute: the property whose values it orders.
-        version: from 1.
+        version: the version, from 1.
         parents: value -> its parent, or None for a root.
         created_at: when this version was set, UTC.
         origin: the file in which alone it can be changed; None if it was set by hand.
@@ -105,13 +105,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """The result of applying files: the changes, and the number of what was so already."""
+    """The result of applying files: the changes, and the number of unchanged queries and hierarchies."""
 
     changes: tuple[Change, ...]
     unchanged: int
 
     def count(self, action: str) -> int:
-        """The number of changes that were ``added``, ``changed`` or ``removed``."""
+        """Return the number of changes that were ``added``, ``changed`` or ``removed``."""
         return sum(change.action == action for change in self.changes)
 
 
@@ -150,7 +150,7 @@ class Notification(NamedTuple):
 
 
 def notification_id(query_key: str, query_version: int, *message: str | int) -> str:
-    """The id of the notification that this version of this query matched this message: 32 hexadecimal digits.
+    """Return the id of the notification that this version of this query matched this message: 32 hexadecimal digits.
 
     A replay after a crash computes the same id, and the outbox holds each id once, so that nothing is doubled. A
     message with an identity of its own, such as a mail, has the same id wherever it is found again. Any other is
@@ -170,7 +170,7 @@ def notification_id(query_key: str, query_version: int, *message: str | int) -> 
 
 
 class DeadLetter(NamedTuple):
-    """A message that could not be read: what names it, the reason, and its bytes."""
+    """A message that could not be read: its place, the reason, and its bytes."""
 
     source: str
     partition: str
@@ -261,7 +261,7 @@ class NotificationRecord:
         return self.source, self.partition, self.offset, self.digest
 
     def message_properties(self) -> dict[str, Any]:
-        """The properties as the adapter gave them: the date, which is text in JSON, is a time again.
+        """Return the properties as the adapter gave them: the date, which is text in JSON, is a time again.
 
         Raises:
             ValueError: `properties` is not JSON.
@@ -278,11 +278,11 @@ class DueDelivery:
     """A notification that is due for delivery.
 
     Attributes:
-        delivery_id: names it.
+        delivery_id: the id of the delivery.
         attempts: number of earlier tries.
         notification: what is to be delivered.
         recipients: the recipients that earlier tries have settled: None if they got it, else why they refused it.
-        owner: of the query.
+        owner: the owner of the query.
     """
 
     delivery_id: int
@@ -307,10 +307,10 @@ class Hold:
     """When a delivery is sent.
 
     Attributes:
-        delivery_id: of the `Undecided`.
+        delivery_id: the id of the `Undecided` delivery.
         digest: what names the digest that it goes into; empty: it goes alone.
         until: when the digest is sent, UTC; None: now.
-        step: what the log says of one that waits.
+        step: the step in the log if it waits.
         reason: why it waits.
     """
 
@@ -326,7 +326,7 @@ class Outcome:
     """The outcome of one try of a delivery.
 
     Attributes:
-        delivery_id: of the `DueDelivery`.
+        delivery_id: the id of the `DueDelivery`.
         state: ``delivered``, ``dead``, or ``pending`` for one to be tried again.
         reason: the reason in one line, or None.
         next_attempt_at: the earliest time of the next try; only for ``pending``.
@@ -420,7 +420,7 @@ class AdapterState:
     """The state of an adapter.
 
     Attributes:
-        name: as in pipeline.toml.
+        name: the name in pipeline.toml.
         desired: the state that was asked for.
         status: the status that it last reported (``running``, ``stopped``, ``failed``, ...).
         last_error: its last error; None once it runs well again.
@@ -485,13 +485,13 @@ class Lease:
     """The process that runs a pipeline over the store, or ran the last one.
 
     Attributes:
-        token: names this run.
+        token: the id of this run.
         pid: the number of its process.
         host: the name of its machine.
         config: the path of its configuration.
         taken_at: when it began, UTC.
         renewed_at: when it last said that it runs, UTC.
-        expires_at: from when on it no longer counts, unless it is renewed, UTC.
+        expires_at: the time from which on it no longer counts unless it is renewed, UTC.
         ended_at: when it was given back, UTC; None if it was not.
     """
 
@@ -505,7 +505,7 @@ class Lease:
     ended_at: datetime | None
 
     def is_valid(self, now: datetime) -> bool:
-        """Whether it counts at `now`: it was not given back, and has not expired."""
+        """Return whether it counts at `now`: it was not given back, and has not expired."""
         return self.ended_at is None and now < self.expires_at
 
     @property

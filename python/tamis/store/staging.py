@@ -32,11 +32,11 @@ class Staging:
 
     @classmethod
     def named(cls, token: str) -> Staging:
-        """The tables of a token, which no other try has."""
+        """Return the tables of a token, which no other try has."""
         return cls(*(f"staging_{token}_{kind}" for kind in ("messages", "notifications", "dead_letters")))
 
     def tables(self) -> dict[str, str]:
-        """Name -> columns of each table."""
+        """Return name -> columns of each table."""
         return {self.messages: MESSAGES, self.notifications: NOTIFICATIONS, self.dead_letters: DEAD_LETTERS}
 
 
@@ -76,7 +76,7 @@ class StagedBatches(Batches):
         A notification, message or dead letter that exists is kept and not doubled.
 
         Args:
-            stream: as for `commit_batch`.
+            stream: see `commit_batch`.
             batch_id: the number of the batch.
             staging: where its rows are.
             source: the adapter's name.

@@ -39,7 +39,7 @@ class HttpSettings:
         is_local_only: whether the socket listens on this machine only.
         log_level: the level of the broker's log.
         log_format: the format of the broker's log.
-        cert: with `key`, the certificate for HTTPS.
+        cert: the certificate for HTTPS, with `key`.
     """
 
     data: str

@@ -109,7 +109,7 @@ class _Handlers:
         return answer
 
     async def health(self, _: Request) -> Response:
-        """Answer whether the broker takes messages, with 200 or 503. It needs no login, so it tells no more."""
+        """Answer with 200 if the broker takes messages, else with 503. This needs no login, so it has no details."""
         try:
             health = (await self._link.overview()).get("health", {})
         except (BrokerGoneError, BrokerBusyError, RefusedError):
@@ -117,7 +117,7 @@ class _Handlers:
         return JsonResponse(health, 200 if health.get("status") == "ok" else 503)
 
     async def metrics(self, _: Request) -> Response:
-        """Answer with all numbers for Prometheus, also when the broker cannot be reached: that is one of them."""
+        """Answer with all numbers for Prometheus. One of them says whether the broker answers."""
         try:
             overview = await self._link.overview()
         except BrokerGoneError:

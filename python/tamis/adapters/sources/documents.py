@@ -30,7 +30,7 @@ _HEAD_BYTES: Final = 4_096
 
 
 def document_row(source: WholeFileSource, path: str, raw: bytes, known: dict[str, str | None], body: str) -> Row:
-    """The row of a document. Its identity is a digest of its bytes: moved or renamed, it is the same message.
+    """Return the row of a document. Its identity is a digest of its bytes: moved or renamed, it is the same message.
 
     Args:
         source: what reads it.
@@ -57,7 +57,7 @@ class TextSource(WholeFileSource):
     properties = DOCUMENT_PROPERTIES
 
     def rows(self, path: str) -> Iterator[Row]:
-        """The one row of a file."""
+        """Yield the one row of a file."""
         raw = self.whole(path)
         if isinstance(raw, Row):
             yield raw
@@ -66,7 +66,7 @@ class TextSource(WholeFileSource):
         yield document_row(self, path, raw, {"subject": title}, body)
 
     def read_document(self, raw: bytes) -> tuple[str | None, str]:
-        """The title and the text of a document; a text file has its first line as title."""
+        """Return the title and the text of a document; a text file has its first line as title."""
         text = _text(raw, None)
         first = next((line.strip() for line in text.splitlines() if line.strip()), None)
         return first and first[:200], text
@@ -79,7 +79,7 @@ class HtmlSource(TextSource):
     pattern: ClassVar[str] = "*.htm*"
 
     def read_document(self, raw: bytes) -> tuple[str | None, str]:
-        """The title and the text of a page, in the character set that it names."""
+        """Return the title and the text of a page, in the character set that it names."""
         named = _META.search(raw[:_HEAD_BYTES])
         html = _text(raw, named[1].decode("ascii") if named else None)
         title = _TITLE.search(html)

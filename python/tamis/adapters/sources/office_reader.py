@@ -44,10 +44,10 @@ class OfficeReader:
         self._process: subprocess.Popen[bytes] | None = None
 
     def read(self, name: str, raw: bytes) -> dict[str, Any]:
-        """The ``title``, ``author`` and ``text`` of a document, or the ``error``.
+        """Return the ``title``, ``author`` and ``text`` of a document, or the ``error``.
 
         Args:
-            name: of the file; its end says what it is.
+            name: the name of the file; its suffix says what it is.
             raw: its bytes.
         """
         if os.path.splitext(name)[1].lower() not in MIME_TYPES:  # noqa: PTH122
@@ -99,7 +99,7 @@ def _wait(readable: IO[bytes] | None, writable: IO[bytes] | None, deadline: floa
 
 
 def _take(process: subprocess.Popen[bytes], deadline: float) -> bytes:
-    """The next frame of the process."""
+    """Return the next frame of the process."""
     output, wanted, taken = process.stdout, _LENGTH.size, bytearray()
     while len(taken) < wanted:
         _wait(output, None, deadline)

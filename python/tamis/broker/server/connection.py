@@ -182,7 +182,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._timer = asyncio.get_running_loop().call_at(when_s, callback)
 
     def cancel_timer(self) -> None:
-        """Call nothing any more."""
+        """Cancel what `call_at` has scheduled."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -153,7 +153,7 @@ class Server:
             self._check_files()
 
     def _check_files(self) -> None:
-        """Look whether users or stored queries have changed; end when the file system is gone."""
+        """Check whether users or stored queries have changed; end if the file system is gone."""
         try:
             self._users.check(self._connections.change_access)
             self._store.check()

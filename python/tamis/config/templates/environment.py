@@ -103,7 +103,7 @@ def template_environment(folder: Path) -> jinja2.Environment:
 
 
 def _shown(value: Any, form: str, context: Mapping[str, Any]) -> Any:
-    """A value as people write it: a time in their zone, nothing for None; text stays as it is, for what escapes it."""
+    """Return a value as people write it: a time in their zone, nothing for None. Text is not changed."""
     if isinstance(value, datetime):
         return value.astimezone(ZoneInfo(context.get("zone") or "UTC")).strftime(form)
     if isinstance(value, bool):

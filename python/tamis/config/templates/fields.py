@@ -17,11 +17,11 @@ class TemplateFields(dict[str, Any]):
 
 
 def sample(name: str, *, many: bool) -> dict[str, Any]:
-    """The names that a template may use, with values for trying it.
+    """Return the names that a template may use, with values for trying it.
 
     Args:
-        name: of the template.
-        many: with all that there can be; else with as little as possible.
+        name: the name of the template.
+        many: whether every field has a value; else as few as possible.
     """
     link = "https://example.org/unsubscribe/WyJhbm4i.AAAA" if many else ""
     common = {"owner": "ann", "zone": "Europe/Berlin", "unsubscribe": link}

@@ -19,7 +19,7 @@ class Templates:
     """The templates of a folder. Thread-safe.
 
     Args:
-        folder: of the files `ALONE` and `TOGETHER`, of which some may be absent, and of others that they include.
+        folder: has some of the files `ALONE` and `TOGETHER`, and files that they include.
 
     Attributes:
         names: the templates that are there.
@@ -47,7 +47,7 @@ class Templates:
 
         Args:
             name: one of `names`.
-            context: as `sample` has it.
+            context: the fields, as `sample` returns them.
 
         Raises:
             Exception: whatever goes wrong with values that the samples do not have.
@@ -98,16 +98,16 @@ class Templates:
 
 @functools.cache
 def templates_of(folder: Path) -> Templates:
-    """The templates of a folder, which is read once.
+    """Return the templates of a folder, which is read once.
 
     Raises:
-        ConfigError: as `Templates`.
+        ConfigError: see `Templates`.
     """
     return Templates(folder)
 
 
 def checked_folder(folder: Path) -> Path:
-    """A folder of templates, for a section of pipeline.toml.
+    """Return a folder of templates, for a section of pipeline.toml.
 
     Raises:
         ValueError: as the ConfigError of `Templates`.
@@ -120,7 +120,7 @@ def checked_folder(folder: Path) -> Path:
 
 
 def _place(folder: Path, traceback: TracebackType | None) -> str | None:
-    """The file and line of a template in which an error arose."""
+    """Return the file and line of a template in which an error arose."""
     place = None
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename

@@ -74,7 +74,7 @@ def check_size(value: Any) -> None:
 
 
 def bounded_filter(work: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that refuses what would make it give much more than it is given."""
+    """Return a filter that refuses what would make it give much more than it is given."""
 
     @functools.wraps(work)
     def bounded(*given: Any, **options: Any) -> Any:

@@ -22,7 +22,7 @@ _DAY_S = 24 * 3_600
 
 
 class PastMessage(NamedTuple):
-    """A message of the past.
+    """A message that was received earlier.
 
     Attributes:
         properties: name -> value, as `Engine.match` takes them.
@@ -46,8 +46,8 @@ class Replaced:
     """The query that the new one would replace, and what would be different.
 
     Attributes:
-        key: of the query.
-        text: of it.
+        key: the key of the query.
+        text: the text of the query.
         gained: samples of the messages that only the new one matches.
         lost: samples of those that only the old one matches.
         counts: the numbers of both, and of those that both match.
@@ -77,8 +77,8 @@ class Backtest:
     """The matches of a query among the messages that are added, in bounded memory.
 
     Attributes:
-        engine: with the query, and perhaps the one that it would replace.
-        key: of the query.
+        engine: the engine with the query, and perhaps with the one that it would replace.
+        key: the key of the query.
         replaces: the key of the other one.
         sample_count: maximum number of samples of matches, and of what is gained and lost.
         read: number of messages.

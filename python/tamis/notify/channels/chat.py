@@ -69,7 +69,7 @@ class ChatChannel:
         return sent
 
     def interrupt(self) -> None:
-        """Give up what is under way, which may then arrive twice."""
+        """Interrupt the delivery in progress, which may then arrive twice."""
         self._waiting.interrupt()
 
     def close(self) -> None:

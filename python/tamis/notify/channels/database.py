@@ -70,7 +70,7 @@ class DatabaseChannel:
         return sent
 
     def interrupt(self) -> None:
-        """Give up what is under way, which may then be inserted twice: the second time does nothing."""
+        """Interrupt the insertion in progress. If it is repeated, it changes nothing."""
         self._waiting.interrupt()
 
     def close(self) -> None:

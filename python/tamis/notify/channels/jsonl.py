@@ -122,7 +122,7 @@ class JsonlChannel:
 
 
 def _id_of(line: bytes) -> str:
-    """The id of the notification of a line; empty if it is no such line."""
+    """Return the id of the notification of a line; empty if it is no such line."""
     try:
         return str(json.loads(line)["id"])
     except (ValueError, TypeError, LookupError):
@@ -139,7 +139,7 @@ def _line(delivery: DueDelivery, failures: dict[int, str]) -> bytes | None:
 
 
 def as_json(record: NotificationRecord) -> dict[str, Any]:
-    """A notification as plain values: the query, the message, and why it matched."""
+    """Return a notification as plain values: the query, the message, and why it matched."""
     reasons = why(record)
     return {
         "id": record.id,

@@ -221,7 +221,7 @@ async def _hang_up(client: aiosmtplib.SMTP) -> None:
 
 
 def _one_line(error: Exception) -> str:
-    """The server's answer, or what happened to the connection, on one line."""
+    """Return the server's answer, or what happened to the connection, on one line."""
     if isinstance(error, aiosmtplib.SMTPResponseException):
         return f"{error.code} {_flat(error.message)}"
     return _flat(str(error)) or type(error).__name__

@@ -32,7 +32,7 @@ _BUSY = (429, 503)
 
 
 def signature(secrets: Sequence[bytes], message_id: str, timestamp: int, body: bytes) -> str:
-    """The value of the header ``webhook-signature``: a signature for each secret.
+    """Return the value of the header ``webhook-signature``: a signature for each secret.
 
     Args:
         secrets: the secrets.
@@ -131,7 +131,7 @@ class WebhookChannel(ServerChannel):
 
 
 async def _begin(response: httpx2.Response) -> str:
-    """The first characters of an answer, on one line."""
+    """Return the first characters of an answer, on one line."""
     content = b""
     async for piece in response.aiter_bytes(_ANSWER_BYTES_MAX):
         content += piece

@@ -34,7 +34,7 @@ class RuleSet(NamedTuple):
 
     @classmethod
     def of(cls, queries: Any, hierarchies: Mapping[str, Parents] | None = None) -> RuleSet:
-        """The queries of a file, a snapshot, an engine, or anything that `tamis.query.rules.compile_rules` takes.
+        """Return the queries of a file, a snapshot, an engine, or of what `tamis.query.rules.compile_rules` takes.
 
         Queries of a file that are paused or expired are left out.
 
@@ -65,7 +65,7 @@ class RuleSet(NamedTuple):
         return cls(engine, path)
 
     def publish(self, spark: SparkSession) -> Location:
-        """A function that returns the path of the file in a worker: on one machine itself, else a copy."""
+        """Return a function that returns the path of the file in a worker: on one machine itself, else a copy."""
         if not is_connect(spark):
             check_python(spark)
         return ship(spark, self.path).location
@@ -95,14 +95,14 @@ def _check_predicates(engine: Engine) -> None:
 
 
 def _new_path() -> Path:
-    """A path that no other snapshot of this session has: workers keep files of one name in one place."""
+    """Return a path that no other snapshot of this session has: workers keep files of one name in one place."""
     folder = Path(tempfile.mkdtemp(prefix="tamis-queries-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder / f"{folder.name}{SNAPSHOT_SUFFIX}"
 
 
 def _kept(snapshot: Path) -> Path:
-    """The snapshot under a name of its own, so that a file that replaces it later changes nothing."""
+    """Return the snapshot under a name of its own, so that a file that replaces it later changes nothing."""
     path = _new_path()
     try:
         os.link(snapshot, path)  # a snapshot is never changed, only replaced

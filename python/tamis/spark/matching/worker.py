@@ -36,7 +36,7 @@ _EXPLAINED = pa.struct(
 
 
 def open_engine(path: str) -> Engine:
-    """The engine of a snapshot, mapped once per process as long as the file stays the same.
+    """Return the engine of a snapshot, mapped once per process as long as the file stays the same.
 
     Raises:
         SnapshotError: the file is absent, or is no snapshot.
@@ -61,14 +61,14 @@ def _open(path: str, _inode: int, _mtime_ns: int) -> Engine:
 def match_rows(
     path: str, names: Sequence[str], columns: Sequence[pa.Array], *, ids: bool = False, errors: Errors = "raise"
 ) -> pa.Array:
-    """The subscriptions that each row satisfies: list<string>, their keys.
+    """Return the subscriptions that each row satisfies: list<string>, their keys.
 
     Args:
-        path: of the snapshot.
-        names: of the columns: ``properties``, and perhaps ``topic`` and ``body``; or those of properties.
+        path: the path of the snapshot.
+        names: the names of the columns: ``properties``, and perhaps ``topic`` and ``body``; or those of properties.
         columns: one array per name, all of the same length.
         ids: list<int64>, their ids, instead.
-        errors: of a row that cannot be read: it ends the batch, is null, or is null with its reason, as
+        errors: the errors of a row that cannot be read: it ends the batch, is null, or is null with its reason, as
             struct<matched, error: string>.
 
     Raises:
@@ -93,7 +93,7 @@ def match_message(path: str, message: pa.Array, *, ids: bool = False, errors: Er
 
 
 def explain_rows(path: str, names: Sequence[str], columns: Sequence[pa.Array], *, key: str) -> pa.Array:
-    """Why the query of `key` is true, false or unknown for each row; null for a row that cannot be read.
+    """Return why the query of `key` is true, false or unknown for each row; null for a row that cannot be read.
 
     Raises:
         KeyError: there is no such query.
@@ -110,7 +110,7 @@ def _explanation(engine: Engine, key: str, properties: dict[str, Any], topic: st
 
 
 def match_ids_timed(path: str, names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
-    """The ids of each row, and the time that matching took: struct<ids: list<int64>, us: double, error: string>.
+    """Return the ids of each row, and the time that matching took: struct<ids: list<int64>, us: double, error: string>.
 
     A row that cannot be read has no ids, and the reason in ``error``.
 
@@ -134,21 +134,21 @@ def _match_all(engine: Engine, batch: pa.RecordBatch) -> pa.StructArray:
 
 
 def _match_timed(engine: Engine, batch: pa.RecordBatch) -> tuple[pa.StructArray, float]:
-    """The ids for each row of `batch`, and the CPU time of the call in µs."""
+    """Return the ids for each row of `batch`, and the CPU time of the call in µs."""
     started = time.thread_time_ns()
     found = _match_all(engine, batch)
     return found, (time.thread_time_ns() - started) / 1000
 
 
 def _keys(engine: Engine, ids: pa.ListArray) -> pa.ListArray:
-    """The keys of ids, as text."""
+    """Return the keys of ids, as text."""
     distinct = ids.flatten().unique()
     keys = pa.array(_texts(engine, distinct.to_pylist()), pa.string())
     return _with_values(ids, keys.take(pc.index_in(ids.flatten(), distinct)))
 
 
 def _texts(engine: Engine, ids: list[int]) -> list[str]:
-    """The keys of ids; one that was asked for before is remembered, since looking it up takes 3 µs.
+    """Return the keys of ids; one that was asked for before is remembered, since looking it up takes 3 µs.
 
     Raises:
         TypeError: a key is not text.
@@ -175,6 +175,6 @@ def _signed(ids: pa.ListArray) -> pa.ListArray:
 
 
 def _with_values(lists: pa.ListArray, values: pa.Array) -> pa.ListArray:
-    """Lists of the same lengths, and null where `lists` is."""
+    """Return lists of the same lengths, and null where `lists` is."""
     mask = lists.is_null() if lists.null_count else None
     return pa.ListArray.from_arrays(lists.offsets, values, mask=mask)

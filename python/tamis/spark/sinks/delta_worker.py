@@ -42,11 +42,11 @@ def write_rows(
     """Write all rows of a partition; return what was counted, and the files, which are on disk.
 
     Args:
-        path: of the snapshot here.
+        path: the path of the snapshot here.
         batches: rows as those of `Matching`.
-        folder: of the tables, the same on every machine.
+        folder: the folder of the tables, the same on every machine.
         source: the adapter's name.
-        stream: of the batch.
+        stream: the stream of the batch.
         batch_id: the number of the batch.
     """
     rows = _Rows(path, Path(folder), {"source": source, "stream": stream, "batch_id": batch_id})
@@ -97,8 +97,8 @@ class _File:
     """A Parquet file of a table; it is made when there are rows.
 
     Args:
-        folder: of the table.
-        schema: of its rows.
+        folder: the folder of the table.
+        schema: the schema of its rows.
         constant: the columns that are the same in each row.
     """
 

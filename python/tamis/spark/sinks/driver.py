@@ -58,7 +58,7 @@ def make_results(rows: pa.Table, read: int, snapshot: Snapshot, source: str) -> 
 
 
 def _count_by_query(rows: pa.Table, snapshot: Snapshot) -> Counter[str]:
-    """The number of matches of each query."""
+    """Return the number of matches of each query."""
     counts = pc.value_counts(pc.list_flatten(rows.filter(pc.is_null(rows["error"]))["ids"]))
     queries = snapshot.records_of(counts.field("values").to_pylist())
     return Counter({query.key: n for query, n in zip(queries, counts.field("counts").to_pylist(), strict=True)})

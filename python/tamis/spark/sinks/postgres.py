@@ -74,5 +74,5 @@ class PostgresSink:
 
 
 def _told(error: PySparkException) -> Exception:
-    """What a task could not write, as the store's error; another error as it is."""
+    """Return what a task could not write, as the store's error; another error as it is."""
     return StoreError(reason(error)) if _STORE in str(error) else error

@@ -32,9 +32,9 @@ def copy_rows(
     """Copy all rows of a partition in one transaction; return what was counted.
 
     Args:
-        path: of the snapshot here.
+        path: the path of the snapshot here.
         batches: rows as those of `Matching`.
-        conninfo: of the server.
+        conninfo: how libpq reaches the server.
         place: the same without the password, for errors.
         staging: the tables.
         source: the adapter's name.
@@ -132,5 +132,5 @@ class _Query(NamedQuery):
 
 
 def _line(fields: Sequence[Any]) -> str:
-    """A line of COPY's text."""
+    """Return a line of COPY's text."""
     return "\t".join("\\N" if it is None else str(it).translate(_ESCAPES) for it in fields) + "\n"

@@ -28,7 +28,7 @@ class Batch:
 
     Attributes:
         stream: names the checkpoint that counts `number`.
-        number: of the batch in its stream.
+        number: the number of the batch in its stream.
         source: the adapter's name.
         default_deliveries: the deliveries of queries that name none.
         publication: where the messages are published, too.
@@ -79,7 +79,7 @@ class Matching:
     Whoever collects them matches, and publishes where that is asked for.
 
     Attributes:
-        rows: with the columns of messages, `error`, `raw`, `identity` and `ids`, those of the subscriptions.
+        rows: the rows, with the columns of messages, `error`, `raw`, `identity`, and the subscriptions' `ids`.
     """
 
     def __init__(self, frame: DataFrame, snapshot: Snapshot, publication: Publication | None) -> None:
@@ -121,7 +121,7 @@ class Matching:
 
 
 def _raw(frame: DataFrame) -> Column:
-    """What is kept of a message that the queries cannot read: its properties, or else its body."""
+    """Return what is kept of a message that the queries cannot read: its properties, or else its body."""
     return F.encode(F.coalesce(_properties_text(frame), F.col("body"), F.lit("")), "UTF-8")
 
 
@@ -131,7 +131,7 @@ def _told(metrics: Mapping[str, Any]) -> str | None:
 
 
 def _properties_text(frame: DataFrame) -> Column:
-    """The properties as JSON text."""
+    """Return the properties as JSON text."""
     if isinstance(frame.schema["properties"].dataType, StringType):
         return F.col("properties")
     return F.to_json("properties", _TIME_FORMAT)

@@ -31,7 +31,7 @@ class FeedOptions(LiveOptions):
     Attributes:
         url: the address of a feed; or several, separated by spaces; or ``@file`` with one per line.
         updates: whether an item is a new message when its title or text has changed.
-        timeout_s: for one feed.
+        timeout_s: the time limit for one feed.
         size_bytes_max: maximum size of one feed, decompressed.
         user: the name to log in with.
         password_env: the environment variable with the password.
@@ -164,5 +164,5 @@ class FeedSource(LiveSource):
 
 
 def _state(known: Iterable[Any], was_read: bool = True) -> dict[str, Any]:
-    """What is kept of a feed that has not failed; those that it had when it was first read may be old."""
+    """Return what is kept of a feed that has not failed; those that it had when it was first read may be old."""
     return {"known": list(known), "failures": 0, "until": 0.0, "reason": None, "was_read": was_read}

@@ -43,8 +43,8 @@ class Bounds(NamedTuple):
     """The bounds of a request.
 
     Attributes:
-        seconds: for the whole of it.
-        size_bytes: of the body, decompressed.
+        seconds: the time limit for the whole request.
+        size_bytes: the maximum size of the body, decompressed.
     """
 
     seconds: float
@@ -102,7 +102,7 @@ def fetch(known: Validators, bounds: Bounds, authorization: str | None = None) -
 
 
 def _moved(url: str, response: Response) -> str:
-    """The address after redirections that are for good, up to the first that is not."""
+    """Return the address after redirections that are for good, up to the first that is not."""
     for step in response.history:
         if step.status_code not in (301, 308):
             break

@@ -89,7 +89,7 @@ class HttpSource(LiveSource):
 
     @property
     def port(self) -> int:
-        """The port that is listened on; 0 while it is not."""
+        """The port on which it listens; 0 if it does not listen."""
         return self._server.port if self._server is not None else 0
 
     def is_due(self, spool: Spool) -> bool:
@@ -151,7 +151,7 @@ class HttpSource(LiveSource):
         return Starlette(routes=[Route("/", take, methods=["POST"])])
 
     def _items(self, content: bytes, request: Request) -> list[Item]:
-        """The messages of a request.
+        """Return the messages of a request.
 
         Raises:
             _RefusedError: one of them is no JSON object, or there are too many; none is taken.
@@ -194,7 +194,7 @@ class HttpSource(LiveSource):
 
 
 class _RefusedError(Exception):
-    """A request that is not taken, with the status of its answer."""
+    """A request that is refused, with the status of its answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
