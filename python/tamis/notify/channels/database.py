@@ -18,7 +18,7 @@ from sqlalchemy.pool import NullPool
 
 from tamis.config.deliveries import DatabaseDelivery
 from tamis.notify.channels.channel import ChannelError, Sent
-from tamis.notify.channels.rows import Row, rows_of
+from tamis.notify.channels.rows import COLUMNS, Kind, Row, rows_of
 from tamis.notify.channels.waiting import Waiting
 from tamis.store import DueDelivery
 
@@ -29,6 +29,15 @@ _GRACE_S = 5.0  # the database's own error, if it comes, says more than ours
 _CONNECT_TIMEOUT_S_MIN = 2  # libpq takes a smaller one for this
 _Json = JSON().with_variant(postgresql.JSONB(), "postgresql")
 _Time = String().with_variant(DateTime(timezone=True), "postgresql")
+_TYPES: Mapping[Kind, Any] = {
+    "text": String,
+    "int32": Integer,
+    "int64": BigInteger,
+    "time": _Time,
+    "json": _Json,
+    "texts": _Json,
+    "ranges": _Json,
+}
 
 
 class DatabaseChannel:
@@ -113,27 +122,11 @@ class DatabaseChannel:
     def _create(self, connection: Connection, name: str, schema: str | None) -> None:
         if not self._config.create:
             raise ChannelError(f"{self._where}: there is no such table; make it, or set create = true")
-        Table(name, MetaData(), *(column._copy() for column in COLUMNS), schema=schema).create(connection)
-
-
-COLUMNS: tuple[Column[Any], ...] = (
-    Column("id", String, primary_key=True),
-    Column("query", String, nullable=False),
-    Column("version", Integer, nullable=False),
-    Column("text", String, nullable=False),
-    Column("language", String, nullable=False),
-    Column("owner", String, nullable=False),
-    Column("created_at", _Time, nullable=False),
-    Column("source", String, nullable=False),
-    Column("partition", String, nullable=False),
-    Column("offset", BigInteger, nullable=False),
-    Column("topic", String, nullable=False),
-    Column("properties", _Json, nullable=False),
-    Column("body", String),
-    Column("reasons", _Json, nullable=False),
-    Column("highlights", _Json, nullable=False),
-)
-"""The columns of a table that the channel makes."""
+        columns = [
+            Column(column, _TYPES[kind], primary_key=column == "id", nullable=column == "body")
+            for column, kind in COLUMNS.items()
+        ]
+        Table(name, MetaData(), *columns, schema=schema).create(connection)
 
 
 def _engine(config: DatabaseDelivery) -> Engine:
@@ -161,7 +154,7 @@ def _engine(config: DatabaseDelivery) -> Engine:
 
 
 def _names(table: Table) -> list[str]:
-    return [column.name for column in COLUMNS if column.name in table.c]
+    return [name for name in COLUMNS if name in table.c]
 
 
 def _fit(value: Any, column: Column[Any]) -> Any:
