@@ -124,6 +124,15 @@ class _Delivery(Section):
         return False
 
 
+class _Files(_Delivery):
+    folder: ConfigPath
+
+    @property
+    def target(self) -> Path:
+        """The folder that it writes."""
+        return self.folder
+
+
 class _Mail(_Delivery):
     sender: Line = Field(default="tamis@localhost", alias="from")
     recipients: Annotated[tuple[Line, ...], BeforeValidator(_as_tuple), Field(min_length=1)] = Field(
@@ -144,16 +153,10 @@ class StoreDelivery(_Delivery):
     type: Literal["store"]
 
 
-class EmlDelivery(_Mail):
+class EmlDelivery(_Mail, _Files):
     """A delivery of type ``eml``: one e-mail per notification, as a file in `folder`."""
 
     type: Literal["eml"]
-    folder: ConfigPath
-
-    @property
-    def target(self) -> Path:
-        """The folder that it writes."""
-        return self.folder
 
 
 class JsonlDelivery(_Delivery):
@@ -305,7 +308,7 @@ class AmqpDelivery(_Delivery):
         return _trusting(self.name, self.ca_file) if urlsplit(self.url).scheme == "amqps" else None
 
 
-class FeedDelivery(_Delivery):
+class FeedDelivery(_Files):
     """A delivery of type ``feed``: an Atom feed for each query, as a file in `folder`.
 
     Attributes:
@@ -315,14 +318,8 @@ class FeedDelivery(_Delivery):
     """
 
     type: Literal["feed"]
-    folder: ConfigPath
     entries_max: Annotated[Count, Field(le=10_000)] = 100
     domain: Domain = "tamis.invalid"
-
-    @property
-    def target(self) -> Path:
-        """The folder that it writes."""
-        return self.folder
 
 
 class DatabaseDelivery(_Delivery):
@@ -367,15 +364,6 @@ class DatabaseDelivery(_Delivery):
             ConfigError: the variable is not set, or the file cannot be read.
         """
         return variable_or_content(f"delivery '{self.name}'", self.password_env, self.password_file)
-
-
-class _Files(_Delivery):
-    folder: ConfigPath
-
-    @property
-    def target(self) -> Path:
-        """The folder that it writes."""
-        return self.folder
 
 
 class ParquetDelivery(_Files):
