@@ -26,6 +26,7 @@ from tamis.config.fields import (
 from tamis.config.secrets import secret, variable_or_content
 from tamis.config.templates import templates_of
 from tamis.errors import ConfigError
+from tamis.loopback import is_loopback
 
 if TYPE_CHECKING:
     import ssl
@@ -44,8 +45,6 @@ Others would let an address reach files, programs or any web server from here.""
 
 _IN_THE_CLEAR = ("gotify", "matrix", "mmost", "ntfy", "rocket", "signal")
 """The schemes without TLS if they name a server."""
-
-_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
 
 def _as_tuple(value: Any) -> Any:
@@ -68,7 +67,7 @@ def _trusting(delivery: str, ca_file: Path | None) -> ssl.SSLContext:
 
 def _web_address(url: str) -> str:
     parts = _parts(url, ("https", "http"), "https://example.org/hook")
-    if parts.scheme == "http" and parts.hostname not in _THIS_MACHINE:
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ValueError(f"'{url}' would send messages in the clear: expected https, or http on this machine")
     return url
 
@@ -208,7 +207,7 @@ class SmtpDelivery(_Mail):
         if (self.user is None) != (self.password_env is None):
             given = "user" if self.user is not None else "password_env"
             raise MistakeError((given,), "'user' and 'password_env' belong together")
-        if self.user is not None and self.tls == "none" and self.host not in _THIS_MACHINE:
+        if self.user is not None and self.tls == "none" and not is_loopback(self.host):
             raise MistakeError(("user",), f'a password for {self.host} needs tls = "starttls" or "tls"')
         return self
 
@@ -421,7 +420,7 @@ class ChatDelivery(_Delivery):
             host = urlsplit(url).hostname or ""
         except ValueError:
             raise ConfigError(f"{where}: the address of the chat cannot be read") from None
-        if scheme in _IN_THE_CLEAR and "." in host and host not in _THIS_MACHINE:
+        if scheme in _IN_THE_CLEAR and "." in host and not is_loopback(host):
             raise ConfigError(f"{where}: {scheme}:// sends messages in the clear: expected {scheme}s://")
         return url
 

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from tamis.broker.config import TlsConfig, in_url, is_loopback
+from tamis.broker.config import TlsConfig, in_url
 from tamis.broker.login.handshake import Handshake, Login, Open, Peer, State
+from tamis.loopback import is_loopback
 
 if TYPE_CHECKING:
     from tamis.broker.server.connections import Connections

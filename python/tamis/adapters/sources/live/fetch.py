@@ -14,13 +14,13 @@ from urllib.parse import urljoin, urlsplit
 
 from tamis.adapters.sources.live.source import LookError
 from tamis.errors import AdapterError
+from tamis.loopback import is_loopback
 from tamis.retry_after import retry_after_s
 
 if TYPE_CHECKING:
     from httpx2 import Response
 
 RETRY_AFTER_S_MAX: Final = 86_400.0
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _REDIRECTS_MAX: Final = 10
 _AGENT: Final = "tamis (feed reader)"
 
@@ -62,7 +62,7 @@ def check_url(url: str, *, with_secret: bool) -> None:
         raise AdapterError(f"url: expected an address that begins with https:// or http://, not '{url}'")
     if parts.username or parts.password:
         raise AdapterError("url: expected an address without a password; use user and password_env or password_file")
-    if with_secret and parts.scheme == "http" and parts.hostname not in _LOCAL:
+    if with_secret and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise AdapterError(f"url: a secret for {parts.hostname} needs https")
 
 

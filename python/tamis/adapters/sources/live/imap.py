@@ -21,6 +21,7 @@ from tamis.adapters.rows import RAW_KEPT_BYTES, digest_of, too_large
 from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, secret
 from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.errors import AdapterError
+from tamis.loopback import is_loopback
 
 if TYPE_CHECKING:
     from imapclient import IMAPClient
@@ -29,7 +30,6 @@ IDLE_S_MAX: Final = 25 * 60.0
 """A server may end a connection that has idled for 30 minutes."""
 FETCH_BYTES: Final = 16 << 20
 FETCH_COUNT: Final = 500
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ class ImapSource(LiveSource):
         super().check()
         options = self.options
         self._login()
-        if options.tls == "none" and options.host not in _LOCAL:
+        if options.tls == "none" and not is_loopback(options.host):
             raise AdapterError(f'tls: a password for {options.host} needs tls = "tls" or "starttls"')
         if not self._folders():
             raise AdapterError("folders: expected names of folders, as in INBOX, Lists")

@@ -28,6 +28,7 @@ from tamis.adapters.rows import RAW_KEPT_BYTES, digest_of, too_large
 from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, secret
 from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.errors import AdapterError, ConfigError
+from tamis.loopback import is_loopback
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -43,7 +44,6 @@ _QUEUED_KBYTES: Final = 65_536
 _RECONNECT_MS: Final = 1_000
 _SESSION_MS: Final = 10_000
 """After a crash the group gives the partitions again when this time has passed."""
-_LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 _OWN_SETTINGS: Final = frozenset(
     "bootstrap.servers group.id group.instance.id enable.auto.commit auto.offset.reset enable.partition.eof "
     "partition.assignment.strategy".split()
@@ -400,7 +400,7 @@ class KafkaSource(LiveSource):
         if options.user is None or password is None:
             return {}
         hosts = [server.strip().rpartition(":")[0] for server in options.servers.split(",")]
-        if options.tls == "none" and options.mechanism == "PLAIN" and not all(host in _LOCAL for host in hosts):
+        if options.tls == "none" and options.mechanism == "PLAIN" and not all(map(is_loopback, hosts)):
             raise AdapterError('tls: a password as plain text needs tls = "tls"')
         return {
             "security.protocol": "sasl_ssl" if options.tls == "tls" else "sasl_plaintext",

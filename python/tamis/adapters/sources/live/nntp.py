@@ -21,9 +21,9 @@ from tamis.adapters.sources.live.nntp_client import NUMBERS_MAX, Article, NntpCl
 from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, secret
 from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.errors import AdapterError
+from tamis.loopback import is_loopback
 
 CHUNK_COUNT: Final = 100
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class NntpSource(LiveSource):
         super().check()
         if not self._groups():
             raise AdapterError("groups: expected names of newsgroups, as in comp.lang.python")
-        if self._password() is not None and self.options.tls == "none" and self.options.host not in _LOCAL:
+        if self._password() is not None and self.options.tls == "none" and not is_loopback(self.options.host):
             raise AdapterError(f'tls: a password for {self.options.host} needs tls = "tls" or "starttls"')
         self._context()
 
