@@ -54,7 +54,7 @@ class ConfigError(TamisError):
 
 
 class StoreError(TamisError):
-    """The query store cannot be used: a newer version wrote it, it is no store, or it cannot be written."""
+    """The query store cannot be used: a newer version wrote it, it is not a store, or it cannot be written."""
 
 
 class NotAllowedError(StoreError):

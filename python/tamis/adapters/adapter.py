@@ -106,7 +106,7 @@ class Adapter:
 
         Args:
             config: an ``[[adapter]]``.
-            work: the pipeline's folder for its own files; a live source has its spool there. None: in this folder.
+            work: the pipeline's folder for its own files, such as spools; None: ``work`` in the current folder.
 
         Raises:
             AdapterError: there is no such type.

@@ -47,7 +47,7 @@ def json_row(
     *,
     identity: str | None = None,
 ) -> Row:
-    """Return the row of one JSON object; a dead letter if it is none.
+    """Return the row of one JSON object, or a dead letter if the text is not one.
 
     Args:
         content: its text in UTF-8.

@@ -251,7 +251,7 @@ class AdapterManager:
 def reason(error: BaseException) -> str:
     """Return one line for a user from an error; those of Spark hold traces of Java and Python.
 
-    It is the error of tamis in it, else the innermost error of Python, else of Java, else the first line.
+    It is the error of tamis if there is one, else the innermost error of Python, else of Java, else the first line.
     """
     if isinstance(error, TamisError):
         return str(error)

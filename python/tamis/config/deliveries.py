@@ -76,7 +76,7 @@ def broker_address(url: str) -> str:
     """Return the address of a broker, as it was given.
 
     Raises:
-        ValueError: it is none, or has a password.
+        ValueError: it is not an address of a broker, or has a password.
     """
     parts = _parts(url, ("amqp", "amqps"), "amqp://user@localhost:5672/")
     if parts.password is not None:

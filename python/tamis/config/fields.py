@@ -21,7 +21,7 @@ def _address(value: object, info: ValidationInfo) -> Place:
     """Return the address of a store or database; a path is relative to the file.
 
     Raises:
-        StoreError: it is none.
+        StoreError: it is not an address, or names another kind of database.
     """
     if not isinstance(value, str | Path | ServerUrl):
         raise StoreError(f"expected a path or a URL, not {value!r}")

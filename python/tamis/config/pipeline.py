@@ -158,7 +158,7 @@ class PipelineConfig(Section):
         """Return a copy with another ``[spark]`` master.
 
         Raises:
-            ConfigError: it is no master of Spark, or its workers cannot connect to ``[spark]`` host.
+            ConfigError: it is not a master of Spark, or its workers cannot connect to ``[spark]`` host.
         """
         try:
             spark = SparkSection.model_validate({**self.spark.model_dump(), "master": master})

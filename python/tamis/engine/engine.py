@@ -82,7 +82,7 @@ class Engine(Generic[K]):
             pairs: (key, query) each, such as the ``items()`` of a dict; of equal keys the last query counts.
 
         Raises:
-            TypeError: `pairs` are no pairs, a key cannot be hashed, or a value is not a query; the text names it.
+            TypeError: `pairs` are not pairs, a key cannot be hashed, or a value is not a query; the text names it.
         """
         _show_warnings(self._add_all(pairs))
 
@@ -181,19 +181,19 @@ class Engine(Generic[K]):
         signature: Signature | None = None,
         as_: Form = "keys",
     ) -> list[K] | list[int] | Bitmap | int:
-        """Return the keys of all subscriptions that are true of the message, in the order in which they were added.
+        """Return the keys of all queries that are true of the message, in the order in which they were added.
 
         Args:
-            properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if
-                they are texts.
+            properties: the record, name -> value. Without the next arguments, its keys ``topic`` and ``body`` are the
+                topic and the body, if they are texts.
             topic: dotted words; without it and the key, the empty text.
             body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
             signature: the signature of `body`, if you have it; the result is the same without it.
-            as_: the form of the result: ``"keys"``; ``"ids"``, the ids that `match_batch` has, ascending; ``"bitmap"``,
-                a `Bitmap` with the bits of these ids set; or ``"count"``, how many there are.
+            as_: the form of the result: ``"keys"``; ``"ids"``, subscription ids, ascending; ``"bitmap"``,
+                a `Bitmap` with the bits of these ids set; or ``"count"``, their number.
 
         Raises:
-            TypeError: an argument or a property has a type that it cannot have; the text names it.
+            TypeError: an argument or a property has a wrong type; the text names it.
             ValueError: an integer is beyond 64 bits, a text has half of a surrogate pair, the nesting is deeper than
                 100, or `as_` is none of the four; for a bitmap, an id is 2^32 or more.
             RuntimeError: another thread changed `properties` while they were read.
@@ -216,7 +216,7 @@ class Engine(Generic[K]):
     def match_json(
         self, data: str | bytes | bytearray | memoryview, *, as_: Form = "keys"
     ) -> list[K] | list[int] | Bitmap | int:
-        """Return the keys of all subscriptions that are true of a record in JSON, in the order of adding.
+        """Return the keys of all queries that are true of a record in JSON, in the order in which they were added.
 
         The result is that of `match` for ``json.loads(data)``. Members that no query uses are only parsed.
 
@@ -225,8 +225,8 @@ class Engine(Generic[K]):
             as_: the form of the result, as for `match`.
 
         Raises:
-            ValueError: it is no JSON object, or what a query asks for has an integer beyond 64 bits or is nested deeper
-                than 100; the text says where. Or `as_` is no form.
+            ValueError: it is not a JSON object; or a member that a query uses has an integer beyond 64 bits or is
+                nested deeper than 100. The text says where. Or `as_` is not a form.
 
         Cost: linear in the text.
         """
@@ -249,12 +249,12 @@ class Engine(Generic[K]):
     def match_batch(self, table: Any, *, threads: int = 1, errors: Literal["raise", "null", "column"] = "raise") -> Any:
         """Match every row of an Arrow table.
 
-        Columns that no query asks for make no difference, whatever their type and values.
+        Columns that no query asks for may have any type and values.
 
         Args:
             table: anything with an Arrow stream or array capsule (pyarrow, polars, DuckDB, ...). A row is a record, as
                 for `match`. If there is a column ``properties`` (a struct, a map, JSON text or Spark's variant), that
-                is the record, and ``topic`` (string) and ``body`` (string or binary) beside it are the parts.
+                is the record, and the columns ``topic`` (string) and ``body`` (string or binary) are the other parts.
             threads: the number of threads that share the rows.
             errors: what becomes of rows that cannot be read, such as one with broken JSON: ``raise`` stops at the
                 first; ``null`` gives null for them and matches the others; ``column`` adds the reason beside the null.
@@ -265,8 +265,8 @@ class Engine(Generic[K]):
             ``pyarrow.StructArray`` of ``ids`` and ``error`` (string; null for a row that was read).
 
         Raises:
-            TypeError: `table` is no table, or a column that a query asks for has a type that no property can have; the
-                text names it.
+            TypeError: `table` is not a table, or a column that a query uses has a type that no property can have;
+                the text names it.
             ValueError: a value is one that no property can have (the text names column and row), `threads` is below 1,
                 or `errors` is none of the three.
             ImportError: ``column`` without pyarrow.
@@ -289,7 +289,7 @@ class Engine(Generic[K]):
     def asked(self, names: Iterable[str]) -> tuple[list[str], bool, bool]:
         """Return what the queries ask for: those of `names` that are properties in one, the topic, and the body.
 
-        What is not asked for makes no difference to any match. Cost: linear in the queries, 3 µs each; then kept.
+        Other parts of a message do not change any match. Cost: 3 µs per query at the first call; then kept.
         """
         return self._core.asked(list(names))
 
@@ -305,7 +305,7 @@ class Engine(Generic[K]):
 
         Raises:
             KeyError: an id that no subscription has.
-            TypeError: `ids` are no integers.
+            TypeError: `ids` are not integers.
         """
         try:
             wanted = list(map(operator.index, ids))
@@ -338,9 +338,9 @@ class Engine(Generic[K]):
     def hits(
         self, properties: Properties | None = None, topic: str | None = None, body: Body = None
     ) -> list[tuple[K, int, int]]:
-        """Return the number of true criteria of each ``fields`` query: (key, hits, criteria) where at least one is.
+        """Return (key, hits, criteria) of each ``fields`` query with at least one true criterion.
 
-        In the order in which they were added.
+        The order is that in which the queries were added; `hits` is the number of true criteria.
 
         Args:
             properties: the record, as for `match`.
@@ -348,7 +348,7 @@ class Engine(Generic[K]):
             body: text or bytes.
 
         Raises:
-            TypeError, ValueError: as `match`.
+            TypeError, ValueError: see `match`.
 
         Source: the OpenAMQ paper, "Field matching".
         """
@@ -370,7 +370,7 @@ class Engine(Generic[K]):
 
         Raises:
             KeyError: there is no such subscription.
-            TypeError, ValueError: as `match`.
+            TypeError, ValueError: see `match`.
 
         Cost: evaluates every predicate of the query.
         """
@@ -404,7 +404,7 @@ class Engine(Generic[K]):
 
         Raises:
             ValueError: `off_by` or `limit` is below 1.
-            TypeError, ValueError: as `match`.
+            TypeError, ValueError: see `match`.
 
         Cost: evaluates every predicate of every query.
         """
@@ -415,7 +415,7 @@ class Engine(Generic[K]):
     def report(self) -> Report[K]:
         """Describe all subscriptions: shared, equal, covered, never or always true, unindexable, expensive.
 
-        Cost: about 20 µs per subscription, without the GIL; the engine may be used and changed meanwhile.
+        Cost: about 20 µs per subscription, without the GIL. The engine may be used and changed meanwhile.
         """
         key_of = self._keys.key_of(self._keys.newest_removal)
         return Report.from_core(self._core.report(), key_of)
@@ -486,7 +486,7 @@ class Engine(Generic[K]):
         Args:
             path: a file that `save` wrote.
             verify: check every byte, not only the header.
-            opaque: the functions of the expensive predicates in it, by name; other functions are ignored.
+            opaque: name -> function of each expensive predicate in it; other functions are ignored.
 
         Raises:
             SnapshotError: the file is no snapshot, has another version, or is damaged.

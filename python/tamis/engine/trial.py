@@ -100,7 +100,7 @@ class Trial:
             body: its body.
 
         Raises:
-            TypeError, ValueError: it is no message; nothing was counted.
+            TypeError, ValueError: it is not a message; nothing was counted.
         """
         explanation = self._engine.explain(_KEY, properties, topic, body)
         failed = failed_predicates(self.query, explanation)

@@ -17,7 +17,7 @@ def parse_expiry(text: str, now: datetime) -> datetime:
         now: the aware time from which a duration counts.
 
     Raises:
-        ValueError: it is none of these, or too far away.
+        ValueError: it has none of these forms, or is too far away.
 
     >>> parse_expiry("2026-12-31", datetime(2026, 1, 1, tzinfo=UTC)).isoformat()
     '2027-01-01T00:00:00+00:00'

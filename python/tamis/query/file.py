@@ -52,8 +52,8 @@ def load_query_files(path: str | os.PathLike[str]) -> list[QueryFile]:
     Hidden files and folders are left out.
 
     Raises:
-        TypeError: `path` is no path.
-        ConfigError: as `load_query_file`; or two files hold the same query or hierarchy, and the text says both places.
+        TypeError: `path` is not a path.
+        ConfigError: see `load_query_file`. Or two files hold the same query or hierarchy; the text names both places.
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path: expected a path (str or os.PathLike), not {type(path).__name__}")
@@ -85,7 +85,7 @@ def load_queries(path: str | os.PathLike[str]) -> list[QuerySpec]:
         path: a ``.toml`` file; a file of any other name has one query per line.
 
     Raises:
-        TypeError: `path` is no path.
+        TypeError: `path` is not a path.
         ConfigError: see `load_query_file`.
     """
     return list(load_query_file(path).queries)
@@ -98,7 +98,7 @@ def load_query_file(path: str | os.PathLike[str]) -> QueryFile:
         path: a ``.toml`` file; a file of any other name has one query per line, and no hierarchies.
 
     Raises:
-        TypeError: `path` is no path.
+        TypeError: `path` is not a path.
         ConfigError: the file is missing, too large or not UTF-8, a line has no key, two queries have the same key, a
             name in TOML is unknown, or a hierarchy has a cycle. The text says the file and the line.
     """

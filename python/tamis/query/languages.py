@@ -53,7 +53,7 @@ def boolean(text: str, *, groupings: Collection[str] = ()) -> Query:
 
     Raises:
         QueryError: the text cannot be read; the error has the position and what was expected there.
-        TypeError: `text` is not text, or `groupings` is no collection of texts.
+        TypeError: `text` is not text, or `groupings` is not a collection of texts.
 
     Source: the ITMO paper.
 
@@ -126,7 +126,7 @@ def fields(criteria: Mapping[str, FieldValue], *, require: Literal["all", "any"]
     Raises:
         ValueError: there are no criteria, `require` is unknown, or a value is NaN, an integer beyond 64 bits, or a time
             outside the years 1 to 9999 in UTC.
-        TypeError: `criteria` is no mapping, or a value has another type; the text names the field.
+        TypeError: `criteria` is not a mapping, or a value has another type; the text names the field.
 
     Source: the OpenAMQ paper, "Field matching".
 
@@ -167,7 +167,7 @@ def near(a: str, b: str, distance: int = 5) -> Query:
     Unknown without a body.
 
     Raises:
-        TypeError: `a` or `b` is not text, or `distance` is no integer.
+        TypeError: `a` or `b` is not text, or `distance` is not an integer.
         QueryError: `a` or `b` is not one word.
         ValueError: `distance` is below 1.
 
@@ -193,7 +193,7 @@ def opaque(name: str, function: Function, cost_us: float = 10.0) -> Query:
         cost_us: the cost of a call in microseconds; at least 0.
 
     Raises:
-        TypeError: `function` is not callable, `name` is not text, or `cost_us` is no number.
+        TypeError: `function` is not callable, `name` is not text, or `cost_us` is not a number.
         ValueError: the name is empty, or the cost is below 0 or not finite.
 
     Source: the ITMO paper, filters with expensive predicates.

@@ -105,7 +105,7 @@ def _alone(store: Store) -> Iterator[bool]:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Hold the lock file of a pipeline's working folder, which the system releases however this process ends.
+    """Hold the lock file of a pipeline's working folder. The system releases it when this process ends.
 
     Raises:
         TamisError: another process holds it.

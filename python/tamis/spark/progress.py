@@ -124,7 +124,7 @@ class BatchReport:
         by_query: key of a query -> number of its notifications.
         match_us: percentiles of the time to match a message, in µs, ascending.
         timed: number of messages that were timed.
-        unpublished: what to tell of messages that could not be published; None if all could.
+        unpublished: a sentence about messages that could not be published; None if all could.
     """
 
     read: int

@@ -88,12 +88,12 @@ def session(
     Args:
         app: the name that Spark shows.
         cores: number of threads on this machine (default: one per core).
-        master: another place where Spark runs, as Spark writes it, such as ``spark://host:7077``.
+        master: the master of a cluster, such as ``spark://host:7077``; default: this machine.
         host: the address of this machine to which the workers of another connect, and on which Spark listens.
         python: the Python of the workers; default: the path of this one.
-        folder: for one process at a time. Warnings go to ``spark.log`` in it (at most 30 MB in three files), temporary
-            files below ``spark``, which is emptied first. Without it, errors go to stderr, and temporary files to the
-            system's folder for them.
+        folder: is used by one process at a time. Warnings go to its ``spark.log`` (at most 30 MB in three files),
+            temporary files below ``spark``, which is emptied first. Without a folder, errors go to stderr, and
+            temporary files to the system's folder for them.
         options: further settings, which override those of tamis.
 
     Returns:
@@ -120,7 +120,8 @@ def session(
 def register(spark: SparkSession) -> None:
     """Register the data sources of tamis (``tamis.mbox``, ``.eml``, ``.jsonl``, ``.journal``) with a session of yours.
 
-    `session` does this by itself. Twice is harmless. It warns if the session's workers run a Python without this tamis.
+    `session` does this by itself. A second call does nothing. A warning tells if the session's workers run a Python
+    without this tamis.
 
     Args:
         spark: the session; Spark Connect is fine.

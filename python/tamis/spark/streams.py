@@ -64,7 +64,7 @@ class AdapterStream:
     """A streaming query from a DataFrame to a function of batches; the adapter manager starts and stops it.
 
     Args:
-        frame: streaming.
+        frame: the streaming DataFrame.
         checkpoint: the folder of the stream's offsets.
         on_batch: called with the id of the checkpoint, the rows and the number of the batch. An exception ends the
             stream; when it is started again, the batch is processed again with the same rows.

@@ -41,7 +41,7 @@ class Adapters(Database):
         """Ask an adapter to be ``running``, ``paused`` or ``stopped``; the pipeline obeys at its next look.
 
         Raises:
-            ValueError: `desired` is another word.
+            ValueError: `desired` is none of these words.
         """
         if desired not in get_args(AdapterDesire):
             raise ValueError(f"expected running, paused or stopped, not {desired!r}")
@@ -62,10 +62,10 @@ class Adapters(Database):
         """Record the status of an adapter.
 
         Args:
-            name: the adapter's.
+            name: the adapter's name.
             status: one word, such as ``running``.
-            error: its last error, which is kept with its time; None: it has none any more.
-            read_count: messages read since the last report; added to those on record.
+            error: its last error, which is kept with its time; None if it has no error now.
+            read_count: messages read since the last report, which are added to the number on record.
             dead_count: dead letters among them.
             at: the time of the report; default: now.
         """

@@ -53,7 +53,7 @@ class Batches(Database):
         self._turn = threading.Lock()  # one batch after another is written, so that the outbox grows in their order
 
     def pin_batch(self, stream: str, batch_id: int) -> int:
-        """Return the revision of the queries that this batch matches with; the first call decides it for ever.
+        """Return the revision of the queries that this batch matches with. The first call decides it.
 
         It is on disk when the call returns, so that a replay after a crash sees the same queries.
         """
@@ -80,9 +80,9 @@ class Batches(Database):
         """Write a batch's messages, notifications, pending deliveries and dead letters, and record that it is done.
 
         The rows are written in pieces that nobody sees; the last transaction shows them all. Another writer waits for
-        one piece, about 0.1 s. After a crash the replay writes anew what was not shown. A replay of a batch that is
-        done changes nothing. A notification, message or dead letter that exists (from another stream over the same
-        source) is kept and not doubled. Of several threads one writes after another.
+        one piece, about 0.1 s. After a crash the replay writes the rows again that were not shown. A replay of a batch
+        that is done changes nothing. A notification, message or dead letter that exists (from another stream over the
+        same source) is not added again. Threads write one after another.
 
         Cost: about 0.1 s for 2,000 messages with one notification each.
 
@@ -117,7 +117,7 @@ class Batches(Database):
             time.sleep(_PAUSE_S)
 
     def record_batch(self, stream: str, batch_id: int, counts: BatchCounts) -> BatchCounts:
-        """Record that a batch is done whose rows are kept elsewhere; a batch that is done stays as it is.
+        """Record that a batch is done whose rows are kept elsewhere. Nothing changes if it was done before.
 
         Returns:
             The counts on record.

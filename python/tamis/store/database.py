@@ -40,7 +40,8 @@ class Database:
     """One database with the store's schema. Thread-safe; each call uses a connection of its own.
 
     Args:
-        path: where it is. A file is created if it is absent and `create` is true; a server must have the database.
+        path: the file or server. A file is created if it is absent and `create` is true; a database of
+            a server must exist.
         create: see `path`.
         migrate: bring an older schema up to date.
 

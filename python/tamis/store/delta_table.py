@@ -47,7 +47,7 @@ class Table:
         schema: the schema of its rows.
 
     Raises:
-        StoreError: it cannot be made or opened, or a table that is there has no such columns.
+        StoreError: it cannot be made or opened, or an existing table lacks one of the columns.
     """
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
@@ -70,7 +70,7 @@ class Table:
             Whether they were added.
 
         Raises:
-            StoreError: a file is not there, as its size was told; or the commit cannot be written. Nothing counts.
+            StoreError: a file is absent or has another size, or the commit cannot be written. Then nothing counts.
         """
         if not files:
             return False
@@ -94,7 +94,7 @@ class Table:
             return True
 
     def last(self, stream: str) -> int | None:
-        """Return the number of the last batch of a stream that the table has; None if it has none.
+        """Return the number of the last batch of a stream in the table; None if it has no batch of it.
 
         Raises:
             StoreError: the table cannot be read.

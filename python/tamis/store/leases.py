@@ -33,7 +33,7 @@ class Leases(Database):
     def alone(self) -> Iterator[bool]:
         """Hold the pipeline's lock of the server while the block runs; False if another process holds it.
 
-        The server releases it however this process ends. If the connection is lost, the lease decides.
+        The server releases it when this process ends. If the connection is lost, the lease decides.
         """
         from tamis.store.postgres import PIPELINE_LOCK, try_lock, unlock
 
@@ -50,7 +50,7 @@ class Leases(Database):
                     unlock(connection, PIPELINE_LOCK)
 
     def take_lease(self, config: Path, now: datetime | None = None) -> Lease:
-        """Take the lease for this process; whoever had it on this machine must have ended.
+        """Take the lease for this process. An earlier holder on this machine must have ended.
 
         Args:
             config: the pipeline's configuration.

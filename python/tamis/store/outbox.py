@@ -54,7 +54,7 @@ class Outbox(Database):
             name: the channel.
             limit: the maximum number of notifications.
             now: the time; default: the clock's.
-            which: ``alone`` leaves out what goes in a digest; ``decided`` also that of which nothing is decided yet.
+            which: ``alone`` leaves out deliveries of digests; ``decided`` also those without a decision.
         """
         due = and_(_d.name == name, _PENDING, _d.next_attempt_at <= (now or datetime.now(UTC)))
         if which != "all":
@@ -67,7 +67,7 @@ class Outbox(Database):
 
         Args:
             outcomes: one per try.
-            file_size: (delivery, file, bytes) if they were appended to a file: its size with them. Of a folder of
+            file_size: (delivery, file, bytes) if they were appended to a file: its size afterwards. For a folder of
                 numbered files, the number of the last one.
         """
         now = datetime.now(UTC)
@@ -135,7 +135,7 @@ class Outbox(Database):
         """Make dead deliveries pending again with all their tries: of one channel, notification or query, or of all.
 
         Returns:
-            Their number.
+            The number of deliveries.
         """
         of_name = [] if name is None else [_d.name == name]
         of_name += [] if notification_id is None else [_d.notification_id == notification_id]

@@ -91,7 +91,7 @@ class PostgresServer:
 
 
 def connect(conninfo: str, wait_s: float) -> psycopg.Connection[Any]:
-    """Connect to a server; if it is gone, try again for some time, with growing pauses.
+    """Connect to a server. If it does not answer, try again for some time, with growing pauses.
 
     Raises:
         psycopg.OperationalError: the server does not answer, or refuses.

@@ -29,7 +29,7 @@ class Queries(Database):
     _acting: str | None = None
 
     def as_owner(self, name: str) -> Queries:
-        """Return the queries of this store for an owner, who may read all and change their own.
+        """Return the queries of this store as an owner may use them: read all, change their own.
 
         What they add is theirs. To change, pause, remove or undo another's query, to take one without an owner, or to
         give one away is a NotAllowedError, and nothing is changed. It shares the connections of this store; close that.
@@ -61,8 +61,8 @@ class Queries(Database):
         Raises:
             QueryError: the text cannot be read; nothing was changed.
             ConfigError: the language is unknown, or UNDER asks for a hierarchy that the store does not have.
-            StoreError: the query stands in a file, which the text names, with other content.
-            NotAllowedError: as `as_owner` says; so for all that changes queries.
+            StoreError: the query belongs to a file, which the text names, with other content.
+            NotAllowedError: see `as_owner`; this holds for all changes of queries.
             ValueError: the key is empty.
         """
         return self.add_queries([spec])[0]
@@ -76,7 +76,7 @@ class Queries(Database):
             The valid version of each, in the order given.
 
         Raises:
-            As `add_query`.
+            The same as `add_query`.
         """
         wanted, with_under = _checked(self._own(specs))
         with self._write() as connection:
@@ -90,7 +90,7 @@ class Queries(Database):
 
         Raises:
             ConfigError: the file or a query in it cannot be read; the text has file, line, and a caret.
-            StoreError: a query stands in another file, with other content.
+            StoreError: a query belongs to another file, with other content.
         """
         from tamis.query import compile_in_file, load_queries
 
@@ -109,7 +109,7 @@ class Queries(Database):
 
         Raises:
             KeyError: there is no such query.
-            StoreError: it stands in a file, which the text names.
+            StoreError: it belongs to a file, which the text names.
         """
         with self._write() as connection:
             _end_by_hand(self._revision(connection), key)
@@ -125,8 +125,8 @@ class Queries(Database):
 
         Raises:
             KeyError: there never was such a query.
-            StoreError: it stands in a file, which the text names.
-            ConfigError: the former content has UNDER, and its hierarchy is gone.
+            StoreError: it belongs to a file, which the text names.
+            ConfigError: the former content has UNDER, and its hierarchy was removed.
         """
         with self._write() as connection:
             former = _former(connection, key)
@@ -139,28 +139,28 @@ class Queries(Database):
             return _current(connection, [key]).get(key)
 
     def pause_query(self, key: str) -> QueryRecord:
-        """Let the query `key` match nothing from the next batch on, as a new version; a paused one stays as it is.
+        """Let the query `key` match nothing from the next batch on, as a new version; if it is paused, nothing changes.
 
         Returns:
             The version that is valid now.
 
         Raises:
             KeyError: there is no such query.
-            StoreError: it stands in a file, which the text names.
+            StoreError: it belongs to a file, which the text names.
         """
         return self._replace(key, paused=True)
 
     def resume_query(self, key: str) -> QueryRecord:
         """Let the paused query `key` match again; what was read meanwhile is not matched. An expired one stays expired.
 
-        Returns and raises as `pause_query`.
+        Returns and raises the same as `pause_query`.
         """
         return self._replace(key, paused=False)
 
     def expire_query(self, key: str, at: datetime | None) -> QueryRecord:
         """Let the query `key` match nothing in batches that begin at this aware time or later; None: it never expires.
 
-        Returns and raises as `pause_query`.
+        Returns and raises the same as `pause_query`.
         """
         return self._replace(key, expires_at=at)
 
@@ -205,7 +205,7 @@ class Queries(Database):
     def queries_at(self, revision: int) -> list[QueryRecord]:
         """Return the queries that match at `revision`, in the order in which their keys were added.
 
-        Paused ones do not, nor those that had expired when the revision was made. A key that was removed and
+        Paused queries do not match, nor those that had expired when the revision was made. A key that was removed and
         added again has the position of its second addition, as in a dict.
         """
         made_at = select(revisions.c.created_at).where(revisions.c.revision == revision).scalar_subquery()
@@ -240,17 +240,17 @@ def _refuse_missing(connection: Connection, with_under: Sequence[tuple[str, Quer
 
 
 def put_queries(revision: Revision, specs: Sequence[QuerySpec]) -> list[tuple[QueryRecord | None, QuerySpec]]:
-    """Make each spec the valid version of its key; those that already are stay.
+    """Make each spec the valid version of its key; equal ones do not change.
 
     Args:
         revision: the revision of the change, with the file of the specs.
         specs: the specs, which were compiled before.
 
     Returns:
-        What changed: the record before, or None, and the spec.
+        The changes: the record before, or None, and the spec.
 
     Raises:
-        StoreError: a query stands in another file, with other content.
+        StoreError: a query belongs to another file, with other content.
         NotAllowedError: a query is not the acting owner's, or would not be.
     """
     current = _current(revision.connection, [spec.key for spec in specs])

@@ -92,8 +92,8 @@ class Change:
         kind: ``query`` or ``hierarchy``.
         name: the query's key, or the hierarchy's attribute.
         action: ``added``, ``changed`` or ``removed``.
-        before: what the store held, by name of the field; of a change only the fields that differ. None if added.
-        after: what the file holds, by name of the field; None if removed.
+        before: the fields in the store, by name; only those that differ if it is changed. None if added.
+        after: the fields in the file, by name; None if removed.
     """
 
     kind: Literal["query", "hierarchy"]
@@ -152,7 +152,7 @@ class Notification(NamedTuple):
 def notification_id(query_key: str, query_version: int, *message: str | int) -> str:
     """Return the id of the notification that this version of this query matched this message: 32 hexadecimal digits.
 
-    A replay after a crash computes the same id, and the outbox holds each id once, so that nothing is doubled. A
+    A replay after a crash computes the same id, and the outbox holds each id once, so that nothing is repeated. A
     message with an identity of its own, such as a mail, has the same id wherever it is found again. Any other is
     another message at another place, and so are other bytes at the same place. It is 128 bits of SHA-256: among a
     hundred thousand million ids, two collide with a chance of 1 in 10^16. Cost: 3 µs.
@@ -308,7 +308,7 @@ class Hold:
 
     Attributes:
         delivery_id: the id of the `Undecided` delivery.
-        digest: what names the digest that it goes into; empty: it goes alone.
+        digest: the name of the digest that it goes into; empty: it goes alone.
         until: when the digest is sent, UTC; None: now.
         step: the step in the log if it waits.
         reason: why it waits.
@@ -372,11 +372,11 @@ class DeliveryStep:
     """One step of a delivery, as the log has it.
 
     Attributes:
-        notification_id: what was to be delivered.
+        notification_id: the notification.
         delivery: the name of the ``[[delivery]]``.
         at: when it was decided, UTC.
-        step: what was decided.
-        reason: why, in one line; None where the step says it all.
+        step: the decision.
+        reason: the reason in one line; None if the step needs none.
     """
 
     notification_id: str
@@ -405,9 +405,9 @@ class Trace:
     """The record of one message.
 
     Attributes:
-        places: the message as it was found, the first place first; a copy at a later place makes no notification twice.
-        notifications: those about it, in order of creation.
-        dead_letters: what could not be read and has its id among its bytes.
+        places: the places of the message, the first one first. A copy at a later place is not notified again.
+        notifications: the notifications about it, in order of creation.
+        dead_letters: the dead letters that have its id among their bytes.
     """
 
     places: tuple[MessageRow, ...] = ()
@@ -421,9 +421,9 @@ class AdapterState:
 
     Attributes:
         name: the name in pipeline.toml.
-        desired: the state that was asked for.
+        desired: the requested state.
         status: the status that it last reported (``running``, ``stopped``, ``failed``, ...).
-        last_error: its last error; None once it runs well again.
+        last_error: its last error; None if it has run since without one.
         read_count: messages read so far.
         dead_count: dead letters among them.
         last_batch_at: when it last read messages, UTC.
@@ -490,7 +490,7 @@ class Lease:
         host: the name of its machine.
         config: the path of its configuration.
         taken_at: when it began, UTC.
-        renewed_at: when it last said that it runs, UTC.
+        renewed_at: when the lease was last renewed, UTC.
         expires_at: the time from which on it no longer counts unless it is renewed, UTC.
         ended_at: when it was given back, UTC; None if it was not.
     """

@@ -56,11 +56,11 @@ class Retention(Database):
     def prune(self, before: datetime) -> int:
         """Delete at most 500 notifications that were settled before a time, and at most 500 dead letters.
 
-        A notification goes with its deliveries when all of them ended before that time; what is pending stays. Its id
-        is kept, so that the same message, read again, tells nobody twice. A message goes with its last notification.
+        A notification is deleted with its deliveries if all of them ended before that time. Its id is kept, so that
+        the same message is not notified again. A message is deleted with its last notification.
 
         Args:
-            before: an aware time; what is younger stays.
+            before: an aware time; younger rows stay.
 
         Returns:
             The number of notifications and dead letters; 0 when there are no more.
@@ -80,7 +80,7 @@ class Retention(Database):
         their key; and revisions that nothing refers to. What an unfinished batch needs stays.
 
         Args:
-            before: an aware time; what is younger stays.
+            before: an aware time; younger rows stay.
 
         Returns:
             The number of rows; 0 when there are no more.

@@ -39,11 +39,11 @@ class Revision:
         return int(result.inserted_primary_key[0])
 
     def refuse_others(self, what: str, origin: str | None) -> None:
-        """Refuse to change what stands in a file, unless that file is being applied or is gone.
+        """Refuse to change what belongs to a file, unless that file is being applied or no longer exists.
 
         Args:
             what: what is changed, such as ``query 'frost'``.
-            origin: the file that it stands in.
+            origin: the file that it belongs to.
 
         Raises:
             StoreError: the text names the file.

@@ -53,7 +53,7 @@ class Store(
             Empty lists if there is no store yet, or one of an older version, which `open` would bring up to date.
 
         Raises:
-            StoreError: `open` could not open or create it.
+            StoreError: `open` would raise it.
         """
         path = place_of(path_or_url)
         if not isinstance(path, ServerUrl):

@@ -134,7 +134,7 @@ class Summaries(Database):
                 yield known["source"], MessageRow(**{name: known[name] for name in MessageRow._fields})
 
     def find_notification(self, beginning: str) -> NotificationRecord:
-        """Return the notification whose id begins so.
+        """Return the notification whose id begins with this text.
 
         Raises:
             KeyError: there is none.

@@ -29,7 +29,7 @@ class Traces(Database):
             message_id: its Message-ID with or without angle brackets, its digest, or the id of a notification about it.
 
         Returns:
-            All empty if nothing is on record. At most 100 places.
+            The record, empty if the store does not know the message. It has at most 100 places.
 
         Cost: reads the properties of every message; about 1 s for a million of them.
         """

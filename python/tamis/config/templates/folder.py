@@ -110,7 +110,7 @@ def checked_folder(folder: Path) -> Path:
     """Return a folder of templates, for a section of pipeline.toml.
 
     Raises:
-        ValueError: as the ConfigError of `Templates`.
+        ValueError: see the ConfigError of `Templates`.
     """
     try:
         templates_of(folder)

@@ -158,7 +158,7 @@ def _names(table: Table) -> list[str]:
 
 
 def _fit(value: Any, column: Column[Any]) -> Any:
-    """Return the value as this column takes it: JSON as a text where it is no column of JSON, and times likewise."""
+    """Return the value in the type of the column: in a column of text, JSON and times are texts."""
     if isinstance(column.type, DateTime) and column.name == "created_at":
         at = datetime.fromisoformat(value)
         return at if column.type.timezone else at.astimezone(UTC).replace(tzinfo=None)

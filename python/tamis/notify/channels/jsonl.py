@@ -122,7 +122,7 @@ class JsonlChannel:
 
 
 def _id_of(line: bytes) -> str:
-    """Return the id of the notification of a line; empty if it is no such line."""
+    """Return the id of the notification of a line; empty if the line has none."""
     try:
         return str(json.loads(line)["id"])
     except (ValueError, TypeError, LookupError):

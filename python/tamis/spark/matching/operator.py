@@ -101,7 +101,7 @@ def explain(
 
     Raises:
         TamisError: no query has this key; the text has the nearest one.
-        ConfigError, QueryError, SnapshotError: as `match`.
+        ConfigError, QueryError, SnapshotError: see `match`.
 
     Cost: about 30 µs per row; for looking at a sample, not for every row of a large table.
     """

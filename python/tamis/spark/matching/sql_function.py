@@ -37,7 +37,7 @@ def register_function(
         hierarchies: see `tamis.spark.match`.
 
     Raises:
-        ConfigError, QueryError, SnapshotError: as `tamis.spark.match`.
+        ConfigError, QueryError, SnapshotError: see `tamis.spark.match`.
     """
     check_errors(errors)
     call = in_worker(RuleSet.of(queries, hierarchies).publish(spark), "match_message", {"ids": ids, "errors": errors})

@@ -43,7 +43,7 @@ def write_rows(
 
     Args:
         path: the path of the snapshot here.
-        batches: rows as those of `Matching`.
+        batches: the rows of `Matching`.
         folder: the folder of the tables, the same on every machine.
         source: the adapter's name.
         stream: the stream of the batch.

@@ -38,7 +38,7 @@ class NamedQueries(Generic[Q]):
 
     Args:
         path: the path of the snapshot here.
-        kind: makes a query of its key and version.
+        kind: a function that makes a query from its key and version.
     """
 
     def __init__(self, path: str, kind: type[Q]) -> None:

@@ -33,7 +33,7 @@ def copy_rows(
 
     Args:
         path: the path of the snapshot here.
-        batches: rows as those of `Matching`.
+        batches: the rows of `Matching`.
         conninfo: how libpq reaches the server.
         place: the same without the password, for errors.
         staging: the tables.

@@ -48,7 +48,7 @@ def feed_items(content: bytes, url: str) -> Iterator[tuple[str, dict[str, Any]]]
         url: where it was fetched, for relative links.
 
     Raises:
-        LookError: it is no feed.
+        LookError: it is not a feed.
         AdapterError: a package is not installed.
 
     Cost: 1 ms for a well-formed feed of 20 items, 100 ms for a broken one.

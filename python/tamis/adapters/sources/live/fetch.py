@@ -55,7 +55,7 @@ def check_url(url: str, *, with_secret: bool) -> None:
     """Check that something can be fetched from an address.
 
     Raises:
-        AdapterError: it is no address, or a secret would travel in the clear.
+        AdapterError: it is not an address, or a secret would be sent without TLS.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
