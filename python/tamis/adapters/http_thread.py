@@ -71,5 +71,5 @@ class HttpThread:
 
 
 def _serve(server: uvicorn.Server) -> None:
-    with contextlib.suppress(SystemExit):  # so it ends when the address is taken; who started it sees that
+    with contextlib.suppress(SystemExit):  # it ends if the address is taken, and the caller notices that
         server.run()

@@ -88,7 +88,7 @@ def _parts(url: str, schemes: tuple[str, ...], example: str) -> SplitResult:
     parts = urlsplit(url)
     if parts.scheme not in schemes or not parts.hostname:
         raise ValueError(f"expected an address such as {example}, not '{url}'")
-    _ = parts.port  # a ValueError when it is none
+    _ = parts.port  # raises a ValueError if it is not a number
     return parts
 
 

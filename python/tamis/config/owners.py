@@ -22,7 +22,7 @@ _ONLY_WITH = {
 }
 _INHERITED = ("to", "time_zone", "confirm", "templates")
 _CONFIRM_WHAT = "'confirm' needs 'to': the addresses to confirm"
-_CRON_FROM = datetime(2024, 1, 1, tzinfo=UTC)  # any time will do to try an expression
+_CRON_FROM = datetime(2024, 1, 1, tzinfo=UTC)  # the expression is only tried; the time does not matter
 
 
 def _as_tuple(value: Any) -> Any:

@@ -228,7 +228,7 @@ class PipelineCheck:
     def _tests(self) -> Iterator[Problem]:
         from tamis.engine.build import build_engine
 
-        with warnings.catch_warnings():  # who asked for the check shows them, with their places
+        with warnings.catch_warnings():  # the caller of the check shows them, with their places
             warnings.simplefilter("ignore")
             active = ((key, query) for key, query in self._compiled.items() if self._queries[key].is_active())
             engine = build_engine(active, self._hierarchies)

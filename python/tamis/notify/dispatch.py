@@ -14,9 +14,9 @@ from tamis.notify.planner import Planner
 from tamis.store import DueDelivery, Outcome, Store
 from tamis.store.records import Which
 
-_PAGE = 500  # due deliveries that are read from the store at once
-_DAY_S = 86_400.0  # a channel is left alone no longer, whatever it asks for
-_UNCONFIGURED_WAIT = timedelta(minutes=1)  # between two notes on deliveries that no block configures
+_PAGE = 500  # maximum number of due deliveries that are read from the store at once
+_DAY_S = 86_400.0  # the longest pause of a channel, whatever Retry-After it sends
+_UNCONFIGURED_WAIT = timedelta(minutes=1)  # the time between two notes on deliveries that no block configures
 
 Now = Callable[[], datetime]
 """Returns the time, UTC."""
@@ -97,7 +97,7 @@ class ChannelDispatcher:
         self._config, self._channel, self._store, self._now = config, channel, store, now
         self._trouble_count = 0  # failures of the channel since it last worked
         self._trouble, self._until = "", now()
-        self._suspects: set[int] = set()  # the connection was lost over them
+        self._suspects: set[int] = set()  # delivery ids that were in progress when the connection was lost
 
     def deliver(self, limit: int, stopped: Callable[[], bool] = lambda: False) -> DeliveryCounts:
         """Implement `Dispatcher.deliver`."""
@@ -111,7 +111,7 @@ class ChannelDispatcher:
         try:
             if stopped() or next(self._due(1), None) is None:
                 return counts
-            self._channel.open()  # before what is due is read: it may find out that some was delivered
+            self._channel.open()  # comes first: it may find out that some deliveries were made before
             is_open = True
             for due, hand_over in self._due(limit):
                 if stopped():

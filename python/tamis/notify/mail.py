@@ -88,7 +88,7 @@ def render(
         message["List-Id"] = list_id(records[0].query_key, domain)
         message["X-Tamis-Query"] = _line(records[0].query_key)
         message["X-Tamis-Notification"] = name
-    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no holiday replies, please
+    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no automatic replies
     message.set_content(_printable(words.text), cte="quoted-printable")
     if words.html is not None:
         message.add_alternative(_printable(words.html), subtype="html", cte="quoted-printable")

@@ -81,7 +81,7 @@ def compile_query(text: str, language: str = "selector") -> Query:
         ConfigError: the language is unknown; the text names the nearest known one.
     """
     if language == "predicate":
-        from tamis.query.predicates import predicate  # only few use it, and looking for packages takes time
+        from tamis.query.predicates import predicate  # few programs use it, and looking for packages takes time
 
         return predicate(text)
     query = _core.compile_query(text, language)

@@ -52,7 +52,7 @@ class HeldLease:
         """Record when the adapters looked last, and give the lease back."""
         self._ended.set()
         self._thread.join()
-        with suppress(StoreError):  # what ended the run is told; the lease expires by itself
+        with suppress(StoreError):  # the error that ended the run is more important; the lease expires by itself
             if self._store.renew_lease(self._token, self.polls()):
                 self._store.end_lease(self._token)
 

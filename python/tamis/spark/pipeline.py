@@ -124,7 +124,7 @@ class Pipeline:
                 self._signals() as take_signals,
             ):
                 apply_config(self._config, self._store)
-                self._store.fan_out()  # what a run that was killed has left
+                self._store.fan_out()  # tables or files that a killed run has left
                 spark = self._spark or self._session(work)
                 take_signals()  # Spark's start has installed its own handler
                 try:

@@ -33,7 +33,7 @@ SERVER_PIECE_ROWS = 20_000
 PIECE_CHARACTERS = 4_000_000
 """Number of characters of messages after which a piece ends."""
 
-_PAUSE_S = 0.005  # between two pieces: others look for their turn more often
+_PAUSE_S = 0.005  # the pause between two pieces, in which other writers get their turn
 
 _NO_COUNTS = {"read_count": 0, "matched_count": 0, "notification_count": 0, "dead_count": 0}
 
@@ -50,7 +50,7 @@ class Batches(Database):
     def __init__(self, path: Place, *, create: bool = True, migrate: bool = True) -> None:
         """Open the file, as `Database` does."""
         super().__init__(path, create=create, migrate=migrate)
-        self._turn = threading.Lock()  # one batch after another is written, so that the outbox grows in their order
+        self._turn = threading.Lock()  # batches are written one after another, so that the outbox grows in their order
 
     def pin_batch(self, stream: str, batch_id: int) -> int:
         """Return the revision of the queries that this batch matches with. The first call decides it.

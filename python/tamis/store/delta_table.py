@@ -60,7 +60,7 @@ class Table:
                     f"{folder}: the Delta table is another program's: it has no column '{min(missing)}'; give another "
                     "folder"
                 )
-            # What tasks of killed runs have left; a week old, so that nobody can be writing it.
+            # Files that tasks of killed runs have left. They are a week old, so that nobody is still writing them.
             self._table.vacuum(dry_run=False, full=True)
 
     def commit(self, stream: str, number: int, files: Sequence[File]) -> bool:

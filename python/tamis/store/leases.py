@@ -46,7 +46,7 @@ class Leases(Database):
             try:
                 yield is_alone
             finally:
-                with suppress(StoreError), self._explained():  # a server that is gone has released it
+                with suppress(StoreError), self._explained():  # a server that has stopped has released it
                     unlock(connection, PIPELINE_LOCK)
 
     def take_lease(self, config: Path, now: datetime | None = None) -> Lease:

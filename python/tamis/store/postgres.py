@@ -37,7 +37,7 @@ class PostgresServer:
 
     def __init__(self, url: ServerUrl) -> None:
         self._url = url
-        self._known = False  # it has answered: if it goes away, it may come back
+        self._known = False  # whether the server has ever answered: then it may come back after a failure
 
     def engine(self) -> Engine:
         """Return an engine. Transactions with the option ``immediate`` hold the store's lock from their start."""
@@ -98,7 +98,7 @@ def connect(conninfo: str, wait_s: float) -> psycopg.Connection[Any]:
     """
     until, pause_s = time.monotonic() + wait_s, _WAIT_FIRST_S
     given = conninfo_to_dict(conninfo)
-    # Times without a zone are in UTC. Nobody waits for a lock for ever.
+    # Times without a zone are in UTC. Waiting for a lock has a limit.
     options = f"{given.get('options') or ''} -c timezone=UTC -c lock_timeout={int(WAIT_S * 1000)}"
     timeout_s = given.get("connect_timeout") or _CONNECT_TIMEOUT_S
     while True:
@@ -145,7 +145,7 @@ def explain(url: str, error: BaseException | None) -> str:
     return f"{url}: the store failed: {text}"
 
 
-_LOCKED = "55P03"  # a lock was not had in time
+_LOCKED = "55P03"  # a lock was not obtained in time
 _NONE_LEFT = "the server has no connection left; raise its max_connections, or end others"
 _ADVICE = (
     ("password authentication failed", "wrong user or password: give it in PGPASSWORD or in ~/.pgpass"),

@@ -105,7 +105,7 @@ def _make_private(path: Path) -> None:
     """Let only its owner open the store: a new one is made so, an older one that others could open is closed to them.
 
     SQLite gives the files beside it the mode of the store when it makes them. Another user's store stays as it is."""
-    with suppress(OSError):  # it is there, or cannot be made, which SQLite will explain
+    with suppress(OSError):  # the file exists, or cannot be created; SQLite explains the latter
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
         try:
@@ -118,7 +118,7 @@ def _make_private(path: Path) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves: the driver's own would come too late to lock
+    connection.isolation_level = None  # BEGIN is sent by hand: the driver would send it too late to lock
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")

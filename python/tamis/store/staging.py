@@ -110,7 +110,7 @@ class StagedBatches(Batches):
         default_deliveries: Sequence[str],
     ) -> BatchCounts:
         with self._explained(), self._engine.begin() as connection:
-            self._lock_rows(connection)  # not the store's: who adds a query need not wait for a large batch
+            self._lock_rows(connection)  # a separate lock: adding a query does not wait for a large batch
             known = counts_if_done(connection, stream, batch_id)
             if known is not None:
                 return known

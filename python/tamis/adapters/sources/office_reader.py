@@ -77,7 +77,7 @@ class OfficeReader:
             command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment
         )
         os.set_blocking(process.stdin.fileno(), False)  # type: ignore[union-attr]
-        _take(process, time.monotonic() + _START_S)  # it says that it has started
+        _take(process, time.monotonic() + _START_S)  # the process's first frame: it has started
         return process
 
     def _ask(self, process: subprocess.Popen[bytes], name: str, raw: bytes) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _serve() -> None:
     """Answer each frame, until there are no more."""
     _limit_memory()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output that a library prints is not an answer
     _give(answers, {})
     while len(length := requests.read(_LENGTH.size)) == _LENGTH.size:
         head = json.loads(requests.read(*_LENGTH.unpack(length)))

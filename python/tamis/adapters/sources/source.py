@@ -76,7 +76,7 @@ class Source(ABC):
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
-        words = stop_words(options.stop_words)  # always read: a wrong list is an error even if it is not used
+        words = stop_words(options.stop_words)  # read in any case: a wrong list is an error even if it is not used
         self.signature_stop_words = words if options.signature else None
 
     @classmethod

@@ -207,5 +207,5 @@ class Server:
         self._listeners.stop()
         self._connections.abort_all()
         self._connections.logins.close(wait=not has_failed)
-        for left in self._listeners.remove_unix_sockets():  # they must not hide why the broker ends
+        for left in self._listeners.remove_unix_sockets():  # these errors must not hide why the broker ends
             self._log.warning("socket not removed", reason=str(left))

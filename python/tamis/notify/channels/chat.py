@@ -18,7 +18,7 @@ from tamis.notify.wording import recipient_of, words_for
 from tamis.store import DueDelivery
 
 _SAID_MAX = 300  # characters
-_NO_CONNECTION = "Connection error"  # as Apprise says of every service
+_NO_CONNECTION = "Connection error"  # Apprise's words for every service
 
 
 class ChatChannel:

@@ -25,8 +25,8 @@ from tamis.store import DueDelivery
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-_GRACE_S = 5.0  # the database's own error, if it comes, says more than ours
-_CONNECT_TIMEOUT_S_MIN = 2  # libpq takes a smaller one for this
+_GRACE_S = 5.0  # a later error of the database itself explains more than ours
+_CONNECT_TIMEOUT_S_MIN = 2  # libpq raises a smaller value to this
 _Json = JSON().with_variant(postgresql.JSONB(), "postgresql")
 _Time = String().with_variant(DateTime(timezone=True), "postgresql")
 _TYPES: Mapping[Kind, Any] = {
@@ -144,7 +144,7 @@ def _engine(config: DatabaseDelivery) -> Engine:
     settings: dict[str, Any] = {
         "connect_timeout": max(int(timeout_s), _CONNECT_TIMEOUT_S_MIN),
         "options": f"{given} -c statement_timeout={milliseconds} -c lock_timeout={milliseconds}",
-        "keepalives_idle": 30,  # whoever was given up ends in the end, even if the server is gone without a word
+        "keepalives_idle": 30,  # an abandoned connection ends even if the server disappears silently
         "keepalives_interval": 10,
         "keepalives_count": 3,
     }

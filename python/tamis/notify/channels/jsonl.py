@@ -82,13 +82,13 @@ class JsonlChannel:
         """Close the file and release its lock."""
         if self._file is not None:
             file, self._file = self._file, None
-            with suppress(OSError):  # what a full disk refused is cut off by the next `open`
+            with suppress(OSError):  # the next `open` cuts off a partly written line
                 file.close()
 
     def _cut(self, file: BinaryIO) -> None:
         size_bytes = os.fstat(file.fileno()).st_size
         known_bytes = self._store.file_size(self._name, self._path)
-        if known_bytes is None:  # never written by us: its content stays, and our lines come after it
+        if known_bytes is None:  # another program's file: its content stays, and our lines follow it
             if size_bytes and not self._ends_a_line(size_bytes):
                 file.write(b"\n")
                 file.flush()

@@ -59,7 +59,7 @@ class NumberedFiles:
         """
         make_folder(self._folder)
         recorded = self._store.file_size(self._name, self._folder)
-        if recorded is None:  # never written by us: what is there stays, and our numbers come after it
+        if recorded is None:  # another store's files: they stay, and our numbers follow theirs
             recorded = self._last()
             self._store.record_outcomes([], (self._name, self._folder, recorded))
         elif recorded != self._number:

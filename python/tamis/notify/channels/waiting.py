@@ -56,7 +56,7 @@ class Waiting:
             answer = result.result(timeout_s)
         except TimeoutError as error:
             if result.done():
-                raise  # it is the work's own
+                raise  # the work itself raised it
             raise ChannelTimeoutError(f"{target}: no answer within {timeout_s:g} s") from error
         finally:
             self._result = None

@@ -31,9 +31,9 @@ TABLES = {
 RETURNED = pa.schema([*COUNTED, ("path", pa.string()), ("size", pa.int64())])
 """The result of a task: its counts, and of each file its table, its number of rows, its path and its size."""
 
-_ROWS = 100  # Arrow's rows that are Python's at a time
+_ROWS = 100  # rows of Arrow that are converted to Python at a time
 _GROUP_ROWS = 100_000
-_GROUP_CHARACTERS = 16 << 20  # of a group of rows, which is in memory at once
+_GROUP_CHARACTERS = 16 << 20  # rows of one row group, which is in memory at once
 
 
 def write_rows(

@@ -16,7 +16,7 @@ from tamis.spark.sinks.sink import MESSAGE_COLUMNS, Batch, Matching, Written
 from tamis.spark.snapshots import Snapshot
 from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store, notification_id
 
-_PART_ROWS = 100  # Arrow's rows that are Python's at a time
+_PART_ROWS = 100  # rows of Arrow that are converted to Python at a time
 _PART_MATCHES = 1_000
 
 

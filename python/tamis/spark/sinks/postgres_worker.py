@@ -15,7 +15,7 @@ from tamis.spark.sinks.names import NamedQueries, NamedQuery, counted, named
 from tamis.store.postgres import WAIT_S, connect, explain, is_lost
 from tamis.store.staging import Staging
 
-_ROWS = 100  # Arrow's rows that are Python's at a time
+_ROWS = 100  # rows of Arrow that are converted to Python at a time
 _COPY_BYTES = 1 << 20
 _MESSAGES_OF_TASK_MAX = 1 << 40
 

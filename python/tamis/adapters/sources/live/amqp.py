@@ -157,7 +157,7 @@ class AmqpSource(LiveSource):
         last = spool.last(0, None)
         self._unacknowledged.extend((last, method.delivery_tag) for method, _, _ in arrived)
         if last == 0:
-            self.processed(last)  # all were known already
+            self.processed(last)  # every message was known before
 
     def _key(self, method: Any, properties: Any, body: bytes) -> str | None:
         """Return the name of a message; None if it waits already."""

@@ -317,7 +317,7 @@ class KafkaSource(LiveSource):
         if kind:
             members["timestamp"] = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
         members |= {"partition": partition, "offset": offset}
-        if message.value() is not None:  # null: what the key names is removed
+        if message.value() is not None:  # null: the key is removed
             members |= body_members(value)
         content = json.dumps(members, ensure_ascii=False).encode("utf-8", "replace")
         return Item(key, address, content, topic)
