@@ -13,9 +13,10 @@ from tamis.loopback import is_loopback
 if TYPE_CHECKING:
     from tamis.broker.server.connections import Connections
 
-WRITE_BYTES_MAX = 0
+WRITE_BYTES_MAX = 1
 """Deliveries stop when more bytes than this wait for a client's socket, so that its transport has at most one piece of
-output. The data plane, which counts what waits, has the remainder, and the system's buffer keeps the client busy."""
+output. The data plane, which counts what waits, has the remainder, and the system's buffer keeps the client busy.
+It is not 0: TLS transports take a limit of 0 for reached when nothing waits."""
 _UNKNOWN_PEER = Peer()
 
 
