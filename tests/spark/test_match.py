@@ -191,10 +191,10 @@ def test_a_worker_opens_a_snapshot_once_and_again_when_it_was_replaced(
         engine.add(key, tamis.selector("a = 1"))
         engine.save(path)
         for _ in range(3):
-            assert worker.open_engine(str(path)).match({"a": 1}) == [key]
+            assert worker.open_engine((str(path), ())).match({"a": 1}) == [key]
     assert len(opened) == 2
 
 
 def test_a_snapshot_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(tamis.SnapshotError, match="nowhere.tamis"):
-        worker.open_engine(str(tmp_path / "nowhere.tamis"))
+        worker.open_engine((str(tmp_path / "nowhere.tamis"), ()))

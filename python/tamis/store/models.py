@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from tamis.store.dialect import add_to_schema
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -92,6 +92,8 @@ query_versions = Table(
     Column("paused", Boolean, nullable=False, server_default="0"),
     Column("expires_at", UtcDateTime),  # it is not valid at the revisions made from then on; null: never
     Index("query_versions_place", "position"),
+    Index("query_versions_from", "from_revision"),
+    Index("query_versions_to", "to_revision"),
 )
 Index(
     "query_versions_expiring",
