@@ -28,7 +28,7 @@ def test_a_row_that_cannot_be_read_keeps_no_other_from_matching(tmp_path: Path, 
     engine.save(tmp_path / "q.tamis")
     texts = [f'{{"a": {number}}}' for number in range(count)]
     texts[1] = "[1]"
-    found = match_ids_timed(str(tmp_path / "q.tamis"), ["properties"], [pa.array(texts)])
+    found = match_ids_timed((str(tmp_path / "q.tamis"), ()), ["properties"], [pa.array(texts)])
     assert len(found) == count
     assert [number for number, ids in enumerate(found.field("ids").to_pylist()) if ids != [0]] == [1]
     errors = found.field("error").to_pylist()

@@ -5,40 +5,21 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from tamis.engine.replica import Addition
-from tamis.query.hierarchy import Parents
 from tamis.spark.matching.columns import Asked
 from tamis.spark.matching.recorded import RecordedEngine
-from tamis.spark.matching.shipping import Shipped, State, state_of, stay
-from tamis.store import QueryRecord
+from tamis.spark.matching.shipping import Shipped, state_of, stay
+from tamis.spark.matching.store_queries import Difference, Name, QuerySource, StoreQueries
+from tamis.spark.matching.worker import State
 
 KEPT_MAX = 3
 """Number of snapshots kept besides those in use, because adapters may be a revision or two apart."""
-
-Name = tuple[str, int]
-"""The key and version of a query: the key that it has in the engine."""
-
-
-class QuerySource(Protocol):
-    """The part of the store that snapshots are made from: queries, and the hierarchies that they follow."""
-
-    def queries_at(self, revision: int) -> Sequence[QueryRecord]:
-        """The queries valid at `revision`, in the order in which they were added."""
-
-    def queries_of(self, keys: Collection[str], revision: int) -> Sequence[QueryRecord]:
-        """Those of `queries_at` that have one of the given keys."""
-
-    def changed_keys(self, revision: int, other: int) -> Collection[str]:
-        """The keys of all queries that differ between two revisions, and perhaps of others."""
-
-    def hierarchies_at(self, revision: int) -> Mapping[str, Parents]:
-        """Attribute -> hierarchy, of those valid at `revision`."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +60,8 @@ class _Original:
     """
 
     def __init__(self, source: QuerySource, folder: Path) -> None:
-        self._source = source
+        self._queries = StoreQueries(source)
         self._recorded: RecordedEngine[Name] = RecordedEngine(folder, f"queries-{secrets.token_hex(4)}")
-        self._revision: int | None = None
-        self._versions: dict[str, int] = {}
-        self._hierarchies: dict[str, Parents] = {}
         self._gone: dict[int, tuple[int, Name]] = {}  # id -> the number of the change that removed it, and its name
         self.number = 0
         self._engine, self.state = self._recorded.engine, self._recorded.state
@@ -93,38 +71,18 @@ class _Original:
 
         Cost: about 10 µs for each changed query; at first all are new.
         """
-        keys, records = self._read(revision)
-        added = [it for it in records.values() if self._versions.get(it.key) != it.version]
-        changed = {it.key for it in added}
-        removed = [
-            (key, self._versions[key])
-            for key in keys
-            if key in self._versions and (key in changed or key not in records)
-        ]
-        hierarchies = self._source.hierarchies_at(revision)
-        moved = {name: tree for name, tree in hierarchies.items() if self._hierarchies.get(name) != tree}
-        if removed or added or moved:
-            self._change(removed, [Addition((it.key, it.version), it.text, it.language) for it in added], moved)
-        for key, _ in removed:
-            del self._versions[key]
-        self._versions.update((it.key, it.version) for it in added)
-        self._hierarchies.update(moved)
-        self._revision = revision
+        if difference := self._queries.difference(revision):
+            self._change(difference)
+        self._queries.go(difference)
 
-    def _read(self, revision: int) -> tuple[Sequence[str], dict[str, QueryRecord]]:
-        """The keys of the queries that may change, and those of them that match at a revision."""
-        if self._revision is None:
-            records = {record.key: record for record in self._source.queries_at(revision)}
-            return list(records), records
-        keys = sorted(self._source.changed_keys(self._revision, revision))
-        return keys, {record.key: record for record in self._source.queries_of(keys, revision)}
-
-    def _change(self, removed: Sequence[Name], added: Sequence[Addition], hierarchies: Mapping[str, Parents]) -> None:
+    def _change(self, difference: Difference) -> None:
         self.number += 1
+        removed = difference.removed
         # Before they leave: another thread may ask for their names meanwhile.
         leaving = zip(self._engine.ids(removed), removed, strict=True)
         self._gone.update((one, (self.number, name)) for one, name in leaving)
-        self._recorded.change(removed, added, hierarchies)
+        added = (Addition((it.key, it.version), it.text, it.language) for it in difference.added)
+        self._recorded.change(removed, added, difference.hierarchies)
 
     def names_of(self, ids: Sequence[int]) -> list[Name]:
         """The names of subscriptions that a snapshot has which is still kept."""

@@ -14,7 +14,7 @@ from tamis.store.database import Database, chunks
 from tamis.store.hierarchies import valid_hierarchies
 from tamis.store.models import query_versions, revisions
 from tamis.store.records import CONTENT, ImportCounts, QueryRecord
-from tamis.store.revisions import Revision, current_revision
+from tamis.store.revisions import Revision, current_revision, has_expired, revision_now
 
 if TYPE_CHECKING:
     from tamis.query import Query, QuerySpec
@@ -201,6 +201,14 @@ class Queries(Database):
         """The number of the last change of queries, which only grows; 0 if there was none."""
         with self._read() as connection:
             return current_revision(connection)
+
+    def matching_revision(self) -> int:
+        """The revision whose queries match now: the newest, or a new one if a query has expired since that was made."""
+        with self._read() as connection:
+            if not has_expired(connection):
+                return current_revision(connection)
+        with self._write() as connection:
+            return revision_now(connection)
 
     def queries_at(self, revision: int) -> list[QueryRecord]:
         """The queries that match at `revision`, in the order in which their keys were added.

@@ -19,7 +19,7 @@ from tamis.errors import TamisError
 from tamis.name_hints import did_you_mean
 from tamis.query.hierarchy import Parents
 from tamis.spark.matching.columns import message_columns
-from tamis.spark.matching.rules import RuleSet
+from tamis.spark.matching.rules import RuleSet, rules_of
 from tamis.spark.matching.worker import Errors, State
 
 _EXPLAINED = (
@@ -45,7 +45,7 @@ def match(
     Args:
         queries: a file of queries, a snapshot (``*.tamis``), an engine, a mapping key -> text, tuples ``(key, text)``
             or ``(key, text, language)``, rows, or a table with columns ``key``, ``text`` and perhaps ``language``:
-            `tamis.query.rules.compile_rules`. Later changes have no effect.
+            `tamis.query.rules.compile_rules`. Later changes have no effect, but for queries of `tamis.spark.follow`.
         ids: the column holds subscription ids (array<bigint>) instead of keys (array<string>); cheaper, and the only
             way for an engine whose keys are not text.
         column: the name of the new column.
@@ -66,13 +66,13 @@ def match(
     Cost: at most 1.3 times an Arrow UDF of the same signature that returns a constant, with 10,000 queries.
     """
     check_errors(errors)
-    rules = RuleSet.of(queries, hierarchies)
+    rules = rules_of(queries, hierarchies)
     returned = returned_type(ids, errors)
 
     def add_matched(frame: DataFrame) -> DataFrame:
         new = [column, f"{column}_error"] if errors == "column" else [column]
         _check_new(frame, new)
-        inputs = message_columns(frame, rules.engine.asked)
+        inputs = message_columns(frame, rules.asked)
         state = rules.publish(frame.sparkSession)
         matched = worker_column(inputs, state, "match_rows", returned, ids=ids, errors=errors)
         if errors != "column":
@@ -94,7 +94,7 @@ def explain(
     a row that cannot be read.
 
     Args:
-        queries: as for `match`.
+        queries: as for `match`, but for queries that are followed.
         key: the query.
         column: the name of the new column.
         hierarchies: as for `match`.
