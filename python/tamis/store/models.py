@@ -93,7 +93,12 @@ query_versions = Table(
     Column("expires_at", UtcDateTime),  # it is not valid at the revisions made from then on; null: never
     Index("query_versions_place", "position"),
     Index("query_versions_from", "from_revision"),
-    Index("query_versions_to", "to_revision"),
+)
+Index(
+    "query_versions_to",
+    query_versions.c.to_revision,
+    sqlite_where=query_versions.c.to_revision.is_not(None),
+    postgresql_where=query_versions.c.to_revision.is_not(None),
 )
 Index(
     "query_versions_expiring",

@@ -76,7 +76,7 @@ def follow(
     Args:
         queries: an open store, the path of a file of queries, or a function that returns what `match` takes, such as
             ``lambda: spark.table("rules")``. The function is called at each look.
-        every_s: time between two looks. A look at a store or a file that did not change takes less than 1 ms.
+        every_s: time between two looks. A look at a store or a file that did not change takes about 2 ms.
         folder: where the driver writes and the workers read; None: a temporary one on this machine. On a cluster, and
             with Spark Connect, all machines must have it under the same path.
         hierarchies: as for `match`, beside those in the file. A store has its own.
