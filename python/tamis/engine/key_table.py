@@ -41,7 +41,7 @@ class KeyTable(Generic[K]):
         self.newest_removal: Removal[K] = Removal()
 
     def ids(self) -> dict[K, int]:
-        """Key -> id, read from the mapped snapshot on first use; do not change it.
+        """Return key -> id, read from the mapped snapshot on first use; do not change it.
 
         Raises:
             SnapshotError: the snapshot is damaged.
@@ -77,10 +77,10 @@ class KeyTable(Generic[K]):
         del self.by_id[subscription_id]
 
     def keys_of(self, subscription_ids: Iterable[int], since: Removal[K] | None = None) -> list[K]:
-        """The keys of ids, in the order given.
+        """Return the keys of ids, in the order given.
 
         Args:
-            subscription_ids: of subscriptions that exist, or existed when `since` was the newest removal.
+            subscription_ids: the ids of subscriptions that exist, or existed when `since` was the newest removal.
             since: the newest removal before the ids were matched; without it, removed keys are not known.
 
         Raises:
@@ -95,7 +95,7 @@ class KeyTable(Generic[K]):
         return list(map(self.key_of(since), wanted)) if keys is None else keys
 
     def key_of(self, since: Removal[K] | None = None) -> Callable[[int], K]:
-        """A function that returns the key of an id, as `keys_of` does for many."""
+        """Return a function that returns the key of an id, as `keys_of` does for many."""
         removed = _Removed(since)
         return lambda subscription_id: self._key(subscription_id, removed)
 

@@ -42,7 +42,7 @@ class EngineChange:
     hierarchies: Mapping[str, Parents]
 
     def encode(self) -> bytes:
-        """The change as bytes, which `decode` reads."""
+        """Return the change as bytes, which `decode` reads."""
         fields = {
             "first_id": self.first_id,
             "removed": list(self.removed),
@@ -53,7 +53,7 @@ class EngineChange:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """The change that `encode` wrote."""
+        """Return the change that `encode` wrote."""
         fields = json.loads(data)
         added = [Addition(decode_key(bytes.fromhex(key)), text, language) for key, text, language in fields["added"]]
         return cls(**fields | {"added": added})

@@ -43,7 +43,7 @@ def compile_rules(rules: Any) -> list[tuple[str, Query]]:
 
 
 def rule_texts(rules: Any) -> dict[str, tuple[str, str]]:
-    """Key -> text and language of queries in any of the forms that `compile_rules` takes, but for compiled ones.
+    """Return key -> text and language of queries in any of the forms that `compile_rules` takes, but for compiled ones.
 
     Raises:
         ConfigError: as `compile_rules`; or a query is compiled, so that nobody knows its text.
@@ -57,7 +57,7 @@ def rule_texts(rules: Any) -> dict[str, tuple[str, str]]:
 
 
 def _rules(rules: Any) -> Iterator[tuple[str, Query | str, str]]:
-    """Key, query or text, and language of each rule."""
+    """Yield key, query or text, and language of each rule."""
     if isinstance(rules, Mapping):
         rules = [(key, *_listed(value)) for key, value in rules.items()]
     elif (rows := _rows_of_table(rules)) is not None:
@@ -75,7 +75,7 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 
 def _rows_of_table(table: Any) -> list[dict[str, Any]] | None:
-    """The rows of a table; None for what is no table."""
+    """Return the rows of a table; None for what is no table."""
     if hasattr(table, "toArrow"):  # a DataFrame of Spark
         if missing := {"key", "text"}.difference(table.columns):
             raise ConfigError(f"rules: expected {_COLUMNS}; the table has no {' and no '.join(sorted(missing))}")
@@ -109,7 +109,7 @@ def _parts(rule: Any, where: str) -> tuple[str, Query | str, str]:
 
 
 def compile_rule(key: str, text: Query | str, language: str) -> Query:
-    """The query of a rule.
+    """Return the query of a rule.
 
     Raises:
         ConfigError: the language is unknown; the text names the key.

@@ -74,7 +74,7 @@ def backfill(
     Args:
         config: the pipeline, which must not run meanwhile.
         store: its store.
-        name: of the adapter.
+        name: the name of the adapter.
         since: the oldest message to match; None: all.
         keys: only these queries; none: all that are active.
         progress: called with the bytes that are done, and all.
@@ -123,7 +123,7 @@ def _adapter(config: PipelineConfig, name: str) -> Adapter:
 
 
 class _Only:
-    """The queries of a store, or some of them."""
+    """All queries of a store, or some of them."""
 
     def __init__(self, store: Store, keys: Collection[str]) -> None:
         self._store, self._keys = store, keys
@@ -171,7 +171,7 @@ class _Backfill:
         return self._summary
 
     def _wanted(self, slices: Iterable[Slice], since: datetime | None) -> Iterator[tuple[Row, int]]:
-        """The rows to match, each with the bytes that were done before its slice."""
+        """Yield the rows to match, each with the bytes that were done before its slice."""
         done = 0
         for part in slices:
             for row in self._source.read(part):

@@ -85,7 +85,7 @@ class _Original:
         self._recorded.change(removed, added, difference.hierarchies)
 
     def names_of(self, ids: Sequence[int]) -> list[Name]:
-        """The names of subscriptions that a snapshot has which is still kept."""
+        """Return the names of the subscriptions of a snapshot that is still kept."""
         try:
             return self._engine.keys(ids)
         except KeyError:

@@ -53,7 +53,7 @@ class _Source(Protocol):
     """What is followed."""
 
     def look(self) -> Step | None:
-        """What changed since the last step that was taken; None if nothing did."""
+        """Return what changed since the last step that was taken; None if nothing did."""
 
     def taken(self) -> None:
         """The last step was taken."""
@@ -66,7 +66,7 @@ def follow(
     folder: str | os.PathLike[str] | None = None,
     hierarchies: Mapping[str, Parents] | None = None,
 ) -> FollowedQueries:
-    """Queries for `tamis.spark.match` and `register_function` that follow what they come from.
+    """Return queries for `tamis.spark.match` and `register_function` that follow what they come from.
 
     A change is matched by the Arrow batches that begin after the next look, or after `FollowedQueries.refresh`.
 
@@ -79,7 +79,7 @@ def follow(
         every_s: time between two looks. A look at a store or a file that did not change takes about 2 ms.
         folder: where the driver writes and the workers read; None: a temporary one on this machine. On a cluster, and
             with Spark Connect, all machines must have it under the same path.
-        hierarchies: as for `match`, beside those in the file. A store has its own.
+        hierarchies: see `match`; beside those in the file. A store has its own.
 
     Raises:
         ConfigError, QueryError: the queries, or one of them, cannot be read.
@@ -118,7 +118,7 @@ class FollowedQueries:
         self.close()
 
     def __len__(self) -> int:
-        """The number of queries after the last look."""
+        """Return the number of queries after the last look."""
         return len(self._recorded.engine)
 
     @property
@@ -160,7 +160,7 @@ class FollowedQueries:
         self._thread.join()
 
     def publish(self, spark: SparkSession) -> Callable[[], State]:
-        """A function that returns the state of the engine in a worker, at the time when it is called.
+        """Return a function that returns the state of the engine in a worker, at the time when it is called.
 
         Raises:
             TamisError: the workers may be on other machines, and no folder was given that all have.

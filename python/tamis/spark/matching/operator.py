@@ -36,7 +36,7 @@ def match(
     errors: Errors = "raise",
     hierarchies: Mapping[str, Parents] | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
-    """A function for ``DataFrame.transform`` that adds the column ``matched``, in a batch or a stream.
+    """Return a function for ``DataFrame.transform`` that adds the column ``matched``, in a batch or a stream.
 
     It uses the columns ``topic`` (string) and ``body`` (string or binary), both optional, and ``properties`` (struct,
     map, variant or JSON text); without ``properties`` every other column is a property. What no query asks for is not
@@ -87,21 +87,21 @@ def match(
 def explain(
     queries: Any, key: str, *, column: str = "explained", hierarchies: Mapping[str, Parents] | None = None
 ) -> Callable[[DataFrame], DataFrame]:
-    """A function for ``DataFrame.transform`` that adds a column with the reasons why one query matches or does not.
+    """Return a function for ``DataFrame.transform`` that adds a column: why one query matches or does not.
 
     The column is ``struct<result, predicates: array<struct<text, value, result>>, missing: array<string>>``: the result
     (null is unknown), each predicate with the value that it looked at, and the names that the row lacks. It is null for
     a row that cannot be read.
 
     Args:
-        queries: as for `match`, but for queries that are followed.
+        queries: see `match`; but queries that are followed are refused.
         key: the query.
         column: the name of the new column.
-        hierarchies: as for `match`.
+        hierarchies: see `match`.
 
     Raises:
         TamisError: no query has this key; the text has the nearest one.
-        ConfigError, QueryError, SnapshotError: as `match`.
+        ConfigError, QueryError, SnapshotError: see `match`.
 
     Cost: about 30 µs per row; for looking at a sample, not for every row of a large table.
     """
@@ -121,7 +121,7 @@ def explain(
 def worker_column(
     inputs: dict[str, Column], state: Callable[[], State], function: str, returned: str, **options: Any
 ) -> Column:
-    """The column that a function of `tamis.spark.matching.worker` returns.
+    """Return the column that a function of `tamis.spark.matching.worker` returns.
 
     The UDF is declared as not deterministic although it is: Spark evaluates a deterministic one twice if a filter on
     its result follows, once for the filter and once for the column.
@@ -148,7 +148,7 @@ def worker_column(
 def in_worker(
     state: Callable[[], State], function: str, options: dict[str, Any], module: str = "tamis.spark.matching.worker"
 ) -> Callable[..., Any]:
-    """A function that calls one of a module, that of the workers, in a worker, with the state of the engine there.
+    """Return a function that calls a function of the workers' module with the state of the worker's engine.
 
     It is sent by value and imports tamis when it is called, so that a worker without this tamis says what is missing.
     """
@@ -176,13 +176,13 @@ def in_worker(
 
 
 def check_errors(errors: str) -> None:
-    """Raise a ValueError if `errors` is no way to go on."""
+    """Raise a ValueError if `errors` is not one of the three allowed values."""
     if errors not in ("raise", "null", "column"):
         raise ValueError(f"errors: expected 'raise', 'null' or 'column', not {errors!r}")
 
 
 def returned_type(ids: bool, errors: Errors) -> str:
-    """The type of `tamis.spark.matching.worker.match_rows`, as Spark writes it."""
+    """Return the type of `tamis.spark.matching.worker.match_rows`, as Spark writes it."""
     matched = "array<bigint>" if ids else "array<string>"
     return f"struct<matched: {matched}, error: string>" if errors == "column" else matched
 

@@ -66,7 +66,7 @@ class RecordedEngine(Generic[K]):
         self._state = self._state._replace(changes=changes)
 
     def state(self) -> RecordedState:
-        """The state of the engine. Files that were written before are not needed for it.
+        """Return the state of the engine. Files that were written before are not needed for it.
 
         Raises:
             OSError: the file cannot be written; the next call tries again.
@@ -86,7 +86,7 @@ class RecordedEngine(Generic[K]):
 
 
 def _asked(saved: Engine[Any], added: Engine[Any], names: Iterable[str]) -> tuple[list[str], bool, bool]:
-    """What the queries of two engines ask for."""
+    """Return what the queries of two engines ask for."""
     wanted = list(names)
     (first, topic, body), (second, other_topic, other_body) = saved.asked(wanted), added.asked(wanted)
     either = {*first, *second}

@@ -37,7 +37,7 @@ class RuleSet(NamedTuple):
 
     @classmethod
     def of(cls, queries: Any, hierarchies: Mapping[str, Parents] | None = None) -> RuleSet:
-        """The queries of a file, a snapshot, an engine, or anything that `tamis.query.rules.compile_rules` takes.
+        """Return the queries of a file, a snapshot, an engine, or of what `tamis.query.rules.compile_rules` takes.
 
         Queries of a file that are paused or expired are left out.
 
@@ -69,18 +69,18 @@ class RuleSet(NamedTuple):
 
     @property
     def asked(self) -> Asked:
-        """The parts of messages that the queries ask for."""
+        """A function that returns which parts of messages the queries ask for."""
         return self.engine.asked
 
     def publish(self, spark: SparkSession) -> Callable[[], State]:
-        """A function that returns the engine's state in a worker: the file itself on one machine, else a copy."""
+        """Return a function that returns the engine's state in a worker: the file on one machine, else a copy."""
         if not is_connect(spark):
             check_python(spark)
         return state_of(ship(spark, self.path).location)
 
 
 def rules_of(queries: Any, hierarchies: Mapping[str, Parents] | None = None) -> RuleSet | FollowedQueries:
-    """What `match` takes: queries that are followed, or any others as they are now.
+    """Return what `match` takes: queries that are followed, or any others as they are now.
 
     Raises:
         As `RuleSet.of`.
@@ -116,14 +116,14 @@ def _check_predicates(engine: Engine) -> None:
 
 
 def _new_path() -> Path:
-    """A path that no other snapshot of this session has: workers keep files of one name in one place."""
+    """Return a path that no other snapshot of this session has: workers keep files of one name in one place."""
     folder = Path(tempfile.mkdtemp(prefix="tamis-queries-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder / f"{folder.name}{SNAPSHOT_SUFFIX}"
 
 
 def _kept(snapshot: Path) -> Path:
-    """The snapshot under a name of its own, so that a file that replaces it later changes nothing."""
+    """Return the snapshot under a name of its own, so that a file that replaces it later changes nothing."""
     path = _new_path()
     try:
         os.link(snapshot, path)  # a snapshot is never changed, only replaced

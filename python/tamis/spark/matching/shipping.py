@@ -26,7 +26,7 @@ class Shipped(NamedTuple):
     """A file that workers can open.
 
     Attributes:
-        location: of the file in a worker.
+        location: returns the path of the file in a worker.
         withdraw: called when no job uses the file any more; gives its memory back.
     """
 
@@ -39,7 +39,7 @@ def ship(spark: SparkSession, path: Path, kept: int = 0) -> Shipped:
 
     Args:
         spark: the session.
-        path: of the file, which is never changed. Its name is unique in the session, and ends with ``-NUMBER.tamis`` if
+        path: the file, which is never changed. Its name is unique in the session, and ends with ``-NUMBER.tamis`` if
             an executor may remove its older files.
         kept: the smallest number of a file of the same name that is still used; executors remove older ones.
     """
@@ -58,7 +58,7 @@ def stay(path: Path, kept: int = 0) -> Shipped:
 
 
 def state_of(location: Location, changes: tuple[bytes, ...] = ()) -> Callable[[], State]:
-    """A function that returns an engine's state in a worker: the snapshot at `location`, and the changes since then.
+    """Return a function that returns an engine's state in a worker: the snapshot at `location`, and the changes since.
 
     It is sent by value, so that a worker without tamis can call it.
     """

@@ -30,14 +30,14 @@ def register_function(
 
     Args:
         spark: the session; only there is the function known.
-        queries: as for `tamis.spark.match`.
-        name: of the function; a function of that name is replaced.
+        queries: see `tamis.spark.match`.
+        name: the name of the function; a function of that name is replaced.
         ids: it returns subscription ids (array<bigint>) instead of keys (array<string>).
         errors: whether a row that cannot be read stops the job, or gives null.
-        hierarchies: as for `tamis.spark.match`.
+        hierarchies: see `tamis.spark.match`.
 
     Raises:
-        ConfigError, QueryError, SnapshotError: as `tamis.spark.match`.
+        ConfigError, QueryError, SnapshotError: see `tamis.spark.match`.
     """
     check_errors(errors)
     call = in_worker(rules_of(queries, hierarchies).publish(spark), "match_message", {"ids": ids, "errors": errors})

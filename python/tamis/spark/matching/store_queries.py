@@ -16,16 +16,16 @@ class QuerySource(Protocol):
     """The part of the store that queries are read from, with the hierarchies that they follow."""
 
     def queries_at(self, revision: int) -> Sequence[QueryRecord]:
-        """The queries valid at `revision`, in the order in which they were added."""
+        """Return the queries valid at `revision`, in the order in which they were added."""
 
     def queries_of(self, keys: Collection[str], revision: int) -> Sequence[QueryRecord]:
-        """Those of `queries_at` that have one of the given keys."""
+        """Return those of `queries_at` that have one of the given keys."""
 
     def changed_keys(self, revision: int, other: int) -> Collection[str]:
-        """The keys of all queries that differ between two revisions, and perhaps of others."""
+        """Return the keys of all queries that differ between two revisions, and perhaps of others."""
 
     def hierarchies_at(self, revision: int) -> Mapping[str, Parents]:
-        """Attribute -> hierarchy, of those valid at `revision`."""
+        """Return attribute -> hierarchy, of those valid at `revision`."""
 
 
 class Difference(NamedTuple):
@@ -37,7 +37,7 @@ class Difference(NamedTuple):
     hierarchies: Mapping[str, Parents]
 
     def __bool__(self) -> bool:
-        """Whether there is any difference."""
+        """Return whether there is any difference."""
         return bool(self.removed or self.added or self.hierarchies)
 
 
@@ -51,7 +51,7 @@ class StoreQueries:
         self._hierarchies: dict[str, Parents] = {}
 
     def difference(self, revision: int) -> Difference:
-        """The way to the queries of a revision, which may be an earlier one.
+        """Return the way to the queries of a revision, which may be an earlier one.
 
         Cost: linear in what changed between the two.
         """
@@ -73,7 +73,7 @@ class StoreQueries:
         self._revision = difference.revision
 
     def _read(self, revision: int) -> tuple[Sequence[str], dict[str, QueryRecord]]:
-        """The keys of the queries that may change, and those of them that match at a revision."""
+        """Return the keys of the queries that may change, and those of them that match at a revision."""
         if self._revision is None:
             records = {record.key: record for record in self._source.queries_at(revision)}
             return list(records), records

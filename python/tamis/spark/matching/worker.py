@@ -47,7 +47,7 @@ State = tuple[str, tuple[bytes, ...]]
 
 
 def read_state(path: str) -> State:
-    """The state that stands in a file now, as `tamis.spark.matching.following` writes it.
+    """Return the state that is in a file now, which `tamis.spark.matching.following` writes.
 
     Cost: 2 µs if the file is the one that was read last.
     """
@@ -62,7 +62,7 @@ def _read_state(path: str, _inode: int, _mtime_ns: int) -> State:
 
 
 def open_engine(state: State) -> Engine:
-    """The engine in a state. The snapshot is mapped once per process as long as the file stays the same.
+    """Return the engine in a state. The snapshot is mapped once per process as long as the file stays the same.
 
     A change is applied once per process. It is the same for all states of a snapshot that have so many changes.
 
@@ -93,7 +93,7 @@ class _Opened:
         self._open()
 
     def after(self, changes: Sequence[bytes]) -> Engine:
-        """The engine after some changes; if it has more of them already, it is opened again."""
+        """Return the engine after some changes; if it has more of them already, it is opened again."""
         if len(changes) < self._count:
             self._open()
         for change in changes[self._count :]:
@@ -109,14 +109,14 @@ class _Opened:
 def match_rows(
     state: State, names: Sequence[str], columns: Sequence[pa.Array], *, ids: bool = False, errors: Errors = "raise"
 ) -> pa.Array:
-    """The subscriptions that each row satisfies: list<string>, their keys.
+    """Return the subscriptions that each row satisfies: list<string>, their keys.
 
     Args:
-        state: of the engine.
-        names: of the columns: ``properties``, and perhaps ``topic`` and ``body``; or those of properties.
+        state: the state of the engine.
+        names: the names of the columns: ``properties``, and perhaps ``topic`` and ``body``; or those of properties.
         columns: one array per name, all of the same length.
         ids: list<int64>, their ids, instead.
-        errors: of a row that cannot be read: it ends the batch, is null, or is null with its reason, as
+        errors: the errors of a row that cannot be read: it ends the batch, is null, or is null with its reason, as
             struct<matched, error: string>.
 
     Raises:
@@ -141,7 +141,7 @@ def match_message(state: State, message: pa.Array, *, ids: bool = False, errors:
 
 
 def explain_rows(state: State, names: Sequence[str], columns: Sequence[pa.Array], *, key: str) -> pa.Array:
-    """Why the query of `key` is true, false or unknown for each row; null for a row that cannot be read.
+    """Return why the query of `key` is true, false or unknown for each row; null for a row that cannot be read.
 
     Raises:
         KeyError: there is no such query.
@@ -158,7 +158,7 @@ def _explanation(engine: Engine, key: str, properties: dict[str, Any], topic: st
 
 
 def match_ids_timed(state: State, names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
-    """The ids of each row, and the time that matching took: struct<ids: list<int64>, us: double, error: string>.
+    """Return the ids of each row, and the time that matching took: struct<ids: list<int64>, us: double, error: string>.
 
     A row that cannot be read has no ids, and the reason in ``error``.
 
@@ -182,14 +182,14 @@ def _match_all(engine: Engine, batch: pa.RecordBatch) -> pa.StructArray:
 
 
 def _match_timed(engine: Engine, batch: pa.RecordBatch) -> tuple[pa.StructArray, float]:
-    """The ids for each row of `batch`, and the CPU time of the call in µs."""
+    """Return the ids for each row of `batch`, and the CPU time of the call in µs."""
     started = time.thread_time_ns()
     found = _match_all(engine, batch)
     return found, (time.thread_time_ns() - started) / 1000
 
 
 def _keys(engine: Engine, ids: pa.ListArray) -> pa.ListArray:
-    """The keys of ids, as text."""
+    """Return the keys of ids, as text."""
     column = _column_of(engine)
     column.make_room()
     return _with_values(ids, column.of(ids.values))
@@ -207,7 +207,7 @@ class _KeyColumn:
         self._positions: _Numbers = np.empty(0, np.int32)  # by id
 
     def of(self, ids: pa.UInt64Array) -> pa.StringArray:
-        """The keys of subscription ids.
+        """Return the keys of subscription ids.
 
         Raises:
             TypeError: a key is not text.
@@ -228,7 +228,7 @@ class _KeyColumn:
             self._keys, self._positions = pa.array([], pa.string()), np.empty(0, np.int32)
 
     def _positions_of(self, ids: _Numbers) -> _Numbers:
-        """The positions of ids in the column; -1 of those that are not there."""
+        """Return the positions of ids in the column; -1 of those that are not there."""
         if ids.size and (last := int(ids.max())) >= self._positions.size:
             more = np.full(last + 1 - self._positions.size, -1, np.int32)
             self._positions = np.concatenate([self._positions, more])
@@ -258,6 +258,6 @@ def _signed(ids: pa.ListArray) -> pa.ListArray:
 
 
 def _with_values(lists: pa.ListArray, values: pa.Array) -> pa.ListArray:
-    """Lists of the same lengths, and null where `lists` is."""
+    """Return lists of the same lengths, and null where `lists` is."""
     mask = lists.is_null() if lists.null_count else None
     return pa.ListArray.from_arrays(lists.offsets, values, mask=mask)

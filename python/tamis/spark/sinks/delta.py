@@ -31,7 +31,7 @@ class DeltaSink:
 
     def __init__(self, store: Store, folder: Path) -> None:
         self._store, self._folder = store, folder
-        # A notification comes after its message, so that who reads the tables finds the message of each.
+        # Messages are committed first, so that a reader of the tables finds the message of each notification.
         self._tables = {name: Table(folder / name, schema) for name, schema in TABLES.items()}
 
     def write(self, batch: Batch, frame: DataFrame, snapshot: Snapshot) -> Written:

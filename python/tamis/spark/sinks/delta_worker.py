@@ -32,9 +32,9 @@ TABLES = {
 RETURNED = pa.schema([*COUNTED, ("path", pa.string()), ("size", pa.int64())])
 """The result of a task: its counts, and of each file its table, its number of rows, its path and its size."""
 
-_ROWS = 100  # Arrow's rows that are Python's at a time
+_ROWS = 100  # rows of Arrow that are converted to Python at a time
 _GROUP_ROWS = 100_000
-_GROUP_CHARACTERS = 16 << 20  # of a group of rows, which is in memory at once
+_GROUP_CHARACTERS = 16 << 20  # rows of one row group, which is in memory at once
 
 
 def write_rows(
@@ -43,11 +43,11 @@ def write_rows(
     """Write all rows of a partition; return what was counted, and the files, which are on disk.
 
     Args:
-        state: of the engine here.
-        batches: rows as those of `Matching`.
-        folder: of the tables, the same on every machine.
+        state: the state of the engine here.
+        batches: the rows of `Matching`.
+        folder: the folder of the tables, the same on every machine.
         source: the adapter's name.
-        stream: of the batch.
+        stream: the stream of the batch.
         batch_id: the number of the batch.
     """
     rows = _Rows(state, Path(folder), {"source": source, "stream": stream, "batch_id": batch_id})
@@ -98,8 +98,8 @@ class _File:
     """A Parquet file of a table; it is made when there are rows.
 
     Args:
-        folder: of the table.
-        schema: of its rows.
+        folder: the folder of the table.
+        schema: the schema of its rows.
         constant: the columns that are the same in each row.
     """
 

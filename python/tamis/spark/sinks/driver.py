@@ -16,7 +16,7 @@ from tamis.spark.sinks.sink import MESSAGE_COLUMNS, Batch, Matching, Written
 from tamis.spark.snapshots import Snapshot
 from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store, notification_id
 
-_PART_ROWS = 100  # Arrow's rows that are Python's at a time
+_PART_ROWS = 100  # rows of Arrow that are converted to Python at a time
 _PART_MATCHES = 1_000
 
 
@@ -58,7 +58,7 @@ def make_results(rows: pa.Table, read: int, snapshot: Snapshot, source: str) -> 
 
 
 def _count_by_query(rows: pa.Table, snapshot: Snapshot) -> Counter[str]:
-    """The number of matches of each query."""
+    """Return the number of matches of each query."""
     counts = pc.value_counts(pc.list_flatten(rows.filter(pc.is_null(rows["error"]))["ids"]))
     queries = snapshot.names_of(counts.field("values").to_pylist())
     return Counter({key: n for (key, _), n in zip(queries, counts.field("counts").to_pylist(), strict=True)})

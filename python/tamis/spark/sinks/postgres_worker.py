@@ -16,7 +16,7 @@ from tamis.spark.sinks.names import NamedQueries, NamedQuery, counted, named
 from tamis.store.postgres import WAIT_S, connect, explain, is_lost
 from tamis.store.staging import Staging
 
-_ROWS = 100  # Arrow's rows that are Python's at a time
+_ROWS = 100  # rows of Arrow that are converted to Python at a time
 _COPY_BYTES = 1 << 20
 _MESSAGES_OF_TASK_MAX = 1 << 40
 
@@ -33,9 +33,9 @@ def copy_rows(
     """Copy all rows of a partition in one transaction; return what was counted.
 
     Args:
-        state: of the engine here.
-        batches: rows as those of `Matching`.
-        conninfo: of the server.
+        state: the state of the engine here.
+        batches: the rows of `Matching`.
+        conninfo: how libpq reaches the server.
         place: the same without the password, for errors.
         staging: the tables.
         source: the adapter's name.
@@ -133,5 +133,5 @@ class _Query(NamedQuery):
 
 
 def _line(fields: Sequence[Any]) -> str:
-    """A line of COPY's text."""
+    """Return a line of COPY's text."""
     return "\t".join("\\N" if it is None else str(it).translate(_ESCAPES) for it in fields) + "\n"
