@@ -108,7 +108,7 @@ def test_what_stands_in_a_file_is_paused_there(store: Store, tmp_path: Path) -> 
         lambda: store.pause_query("a"),
         lambda: store.expire_query("a", None),
     ):
-        with pytest.raises(StoreError, match="stands in the file"):
+        with pytest.raises(StoreError, match="belongs to the file"):
             change_by_hand()
 
 
@@ -123,7 +123,7 @@ def test_pausing_what_is_not_there_is_a_key_error(store: Store) -> None:
     [
         ("paused = 1", "line 4: expected true or false for 'paused'"),
         ('expires = "30d"', "line 4: expected a date or a time without quotes, as 2026-12-31"),
-        ('expires = "30d"', "'30d' would begin anew each time the file is read"),
+        ('expires = "30d"', "'30d' would start again each time the file is read"),
         ("expires = 12:00:00", "line 4: expected a date or a time"),
         ("expires = 9999-12-31", "line 4: expected a date or a time"),
     ],

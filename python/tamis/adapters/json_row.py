@@ -160,7 +160,7 @@ def _text(value: Any) -> str | None:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise LineError(f"expected a JSON object: {name} is no JSON")
+    raise LineError(f"expected a JSON object: {name} is not JSON")
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)

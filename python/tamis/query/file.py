@@ -238,7 +238,7 @@ class _Toml:
         where = self._where("query", index, "expires")
         expected = "a date or a time without quotes, as 2026-12-31 or 2026-12-31T18:00:00Z"
         if isinstance(value, str) and is_duration(value):
-            expected += f"; '{value}' would begin anew each time the file is read"
+            expected += f"; '{value}' would start again each time the file is read"
         raise ConfigError(f"{where}: expected {expected}, for 'expires'")
 
     def _hierarchy(self, table: dict[str, Any], index: int) -> HierarchySpec:

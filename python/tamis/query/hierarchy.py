@@ -86,7 +86,7 @@ def checked_parents(value: Any, where: str) -> dict[str, str | None]:
         if parent is not None and parent not in parents:
             hint = did_you_mean(parent, parents)
             raise ConfigError(
-                f"{where}: '{name}': its parent '{parent}' is no value of the hierarchy{hint}; "
+                f"{where}: '{name}': its parent '{parent}' is not a value of the hierarchy{hint}; "
                 'a root has the parent null in JSON, "" in TOML'
             )
     try:

@@ -125,7 +125,7 @@ class Snapshots:
 
     @contextmanager
     def at(self, revision: int) -> Iterator[Snapshot]:
-        """The snapshot of `revision`; its file stays while the block runs.
+        """Yield the snapshot of `revision`; its file stays while the block runs.
 
         Raises:
             OSError: the file cannot be written, such as on a full disk.

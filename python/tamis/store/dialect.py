@@ -38,7 +38,7 @@ def row_number(table: Table) -> ColumnElement[int]:
 
 
 class JsonMember(FunctionElement[str]):
-    """The text of a member of JSON text; null if it has none, or is no JSON: ``JsonMember(column, name)``."""
+    """The text of a member of JSON text; null if it has none, or is not JSON: ``JsonMember(column, name)``."""
 
     type = String()
     inherit_cache = True

@@ -127,7 +127,7 @@ def refuse_under_without_hierarchy(connection: Connection) -> None:
 
 
 def _adopt(revision: Revision, record: HierarchyRecord) -> None:
-    """Note that a hierarchy, unchanged, stands in the file that is applied."""
+    """Note that a hierarchy, unchanged, belongs to the file that is applied."""
     if revision.origin is not None and record.origin != revision.origin:
         revision.refuse_others(f"the hierarchy of '{record.attribute}'", record.origin)
         of_record = update(hierarchy_versions).where(_h.attribute == record.attribute, _VALID_NOW)

@@ -53,7 +53,7 @@ class Revision:
         then = f"remove it there, and apply that file: `tamis query apply {origin}`"
         if self.origin is None:
             then = "change it there: the next `tamis run` applies it, and so does `tamis query apply`"
-        raise StoreError(f"{what} stands in the file {origin}; {then}")
+        raise StoreError(f"{what} belongs to the file {origin}; {then}")
 
     def refuse_strangers(self, key: str, owner: str) -> None:
         """Refuse an owner who would change, or make, the query of another.

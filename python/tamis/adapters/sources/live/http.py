@@ -153,7 +153,7 @@ class HttpSource(LiveSource):
         """Return the messages of a request.
 
         Raises:
-            _RefusedError: one of them is no JSON object, or there are too many; none is taken.
+            _RefusedError: one of them is not a JSON object, or there are too many; none is taken.
         """
         kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         if kind not in ("application/json", "application/x-ndjson"):

@@ -151,7 +151,7 @@ class NntpSource(LiveSource):
         if last < low:
             problem = f"articles {last + 1:,} to {low - 1:,} expired before they were read"
         else:
-            problem = f"the group was read up to article {last:,} and now ends at {high:,}: it is numbered anew"
+            problem = f"the group was read up to article {last:,} and now ends at {high:,}: it was renumbered"
         place = self._place(group)
         with spool.transaction():
             spool.add([Item(digest_of(f"{place} {problem} {low} {high}".encode()), place, b"", error=problem)])
