@@ -56,6 +56,7 @@ def test_an_expired_query_matches_nothing_from_the_next_batch_on(store: Store, c
     clock.at += timedelta(minutes=1)
     assert (matching(store, 0), matching(store, 1)) == (["a", "b"], ["a"])
     assert store.revision() == 2
+    assert (store.changed_keys(1, 2), store.changed_keys(2, 1), store.changed_keys(2, 2)) == ({"b"}, {"b"}, set())
     assert (matching(store, 2), store.revision()) == (["a"], 2)  # one revision for each expiry, not for each batch
     store.expire_query("b", None)
     assert (matching(store, 2), matching(store, 3)) == (["a"], ["a", "b"])

@@ -316,6 +316,15 @@ class Engine(Generic[K]):
         except OverflowError:
             raise KeyError(next(one for one in wanted if not 0 <= one < 2**64)) from None
 
+    def ids(self, keys: Iterable[K]) -> list[int]:
+        """Return the subscription ids of `keys`, in the order given, as `match_batch` has them.
+
+        Raises:
+            KeyError: no subscription has this key.
+            TypeError: a key cannot be hashed.
+        """
+        return [self._id(key) for key in keys]
+
     def query(self, key: K) -> Query:
         """Return the query of `key`.
 

@@ -48,9 +48,9 @@ class KeyTable(Generic[K]):
         """
         if self._ids is None:
             ids = self._core.ids()
-            keys = self._read(ids)
-            self.by_id.update(ids, keys)
-            self._ids = dict(zip(keys, ids, strict=True))
+            missing = self.by_id.missing(ids)
+            self.by_id.update(missing, self._read(missing))
+            self._ids = {self.by_id[subscription_id]: subscription_id for subscription_id in ids}
         return self._ids
 
     def expect(self, keys: list[K]) -> None:
@@ -62,7 +62,8 @@ class KeyTable(Generic[K]):
         """Record the keys of ids that the core has given."""
         # Once more, because a finalizer may have added a key since `expect`.
         self.by_id.update(subscription_ids, keys)
-        self.ids().update(zip(keys, subscription_ids, strict=True))
+        if self._ids is not None:
+            self._ids.update(zip(keys, subscription_ids, strict=True))
 
     def remove(self, subscription_id: int) -> None:
         """Forget the key of an id, once the core has removed it."""
@@ -71,7 +72,8 @@ class KeyTable(Generic[K]):
         removal.subscription_id, removal.key = subscription_id, key
         removal.next = newest  # after its key, since others follow it without a lock
         self.newest_removal = newest
-        del self.ids()[key]
+        if self._ids is not None:
+            del self._ids[key]
         del self.by_id[subscription_id]
 
     def keys_of(self, subscription_ids: Iterable[int], since: Removal[K] | None = None) -> list[K]:

@@ -85,7 +85,7 @@ def topic(pattern: str, *, dialect: Literal["amqp", "openamq", "openamq-program"
 
 
 def prefix(text: str, *, on: str = "topic") -> Query:
-    """True if `on` begins with `text`, character by character. False if it does not; unknown if `on` is absent.
+    """Return a query that is true if `on` begins with these characters, and unknown if `on` is absent.
 
     Args:
         text: the beginning; the empty text begins every text.
@@ -101,7 +101,7 @@ def prefix(text: str, *, on: str = "topic") -> Query:
 
 
 def regex(pattern: str, *, on: str = "topic") -> Query:
-    """True if the regular expression matches somewhere in `on`.
+    """Return a query that is true if the regular expression matches somewhere in `on`.
 
     Args:
         pattern: the expression in the syntax of Rust's ``regex``, with Unicode and flags; at most 1 MiB compiled.
@@ -147,7 +147,7 @@ def fields(criteria: Mapping[str, FieldValue], *, require: Literal["all", "any"]
 
 
 def text(phrase: str) -> Query:
-    """True if the body has the word, or the words of `phrase` one after another. Unknown without a body.
+    """Return a query that is true if the body has the words of `phrase`, one after another; unknown without a body.
 
     Args:
         phrase: one word or several, compared as `tamis.words.words` gives them.
@@ -162,7 +162,7 @@ def text(phrase: str) -> Query:
 
 
 def near(a: str, b: str, distance: int = 5) -> Query:
-    """True if the words `a` and `b` are 1 to `distance` words apart in the body, in either order.
+    """Return a query that is true if the words `a` and `b` are 1 to `distance` words apart in the body, in any order.
 
     Unknown without a body.
 

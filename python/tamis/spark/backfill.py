@@ -129,10 +129,19 @@ class _Only:
         self._store, self._keys = store, keys
 
     def queries_at(self, revision: int) -> list[QueryRecord]:
-        return [it for it in self._store.queries_at(revision) if not self._keys or it.key in self._keys]
+        return self._store.queries_of(self._keys, revision) if self._keys else self._store.queries_at(revision)
+
+    def queries_of(self, keys: Collection[str], revision: int) -> list[QueryRecord]:
+        return self._store.queries_of(self._wanted(keys), revision)
+
+    def changed_keys(self, revision: int, other: int) -> Collection[str]:
+        return self._wanted(self._store.changed_keys(revision, other))
 
     def hierarchies_at(self, revision: int) -> Mapping[str, Mapping[str, str | None]]:
         return self._store.hierarchies_at(revision)
+
+    def _wanted(self, keys: Collection[str]) -> Collection[str]:
+        return set(keys).intersection(self._keys) if self._keys else keys
 
 
 class _Backfill:

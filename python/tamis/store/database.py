@@ -89,13 +89,13 @@ class Database:
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the store and changes nothing."""
+        """Run the block in a transaction that sees one state of the store and changes nothing."""
         with self._explained(), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        """A transaction that holds the write lock from its start; atomic, and on disk at its end."""
+        """Run the block in an atomic transaction that holds the write lock from its start; it is on disk at its end."""
         with self._explained(), self._writer.begin() as connection:
             yield connection
 

@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from tamis.store.dialect import add_to_schema
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -92,6 +92,13 @@ query_versions = Table(
     Column("paused", Boolean, nullable=False, server_default="0"),
     Column("expires_at", UtcDateTime),  # revisions made from this time on do not contain it; null: it does not expire
     Index("query_versions_place", "position"),
+    Index("query_versions_from", "from_revision"),
+)
+Index(
+    "query_versions_to",
+    query_versions.c.to_revision,
+    sqlite_where=query_versions.c.to_revision.is_not(None),
+    postgresql_where=query_versions.c.to_revision.is_not(None),
 )
 Index(
     "query_versions_expiring",

@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, or_, select, union, update
 
 from tamis.store.database import Database, chunks
 from tamis.store.hierarchies import valid_hierarchies
 from tamis.store.models import query_versions, revisions
 from tamis.store.records import CONTENT, ImportCounts, QueryRecord
-from tamis.store.revisions import Revision, current_revision
+from tamis.store.revisions import Revision, current_revision, has_expired, revision_now
 
 if TYPE_CHECKING:
     from tamis.query import Query, QuerySpec
@@ -202,21 +202,62 @@ class Queries(Database):
         with self._read() as connection:
             return current_revision(connection)
 
+    def matching_revision(self) -> int:
+        """Return the revision whose queries match now: the newest, or a new one if a query has expired since."""
+        with self._read() as connection:
+            if not has_expired(connection):
+                return current_revision(connection)
+        with self._write() as connection:
+            return revision_now(connection)
+
     def queries_at(self, revision: int) -> list[QueryRecord]:
         """Return the queries that match at `revision`, in the order in which their keys were added.
 
         Paused queries do not match, nor those that had expired when the revision was made. A key that was removed and
         added again has the position of its second addition, as in a dict.
         """
-        made_at = select(revisions.c.created_at).where(revisions.c.revision == revision).scalar_subquery()
         with self._read() as connection:
-            return _select(
-                connection,
-                _q.from_revision <= revision,
-                or_(_q.to_revision.is_(None), _q.to_revision > revision),
-                ~_q.paused,
-                or_(_q.expires_at.is_(None), _q.expires_at > made_at),
-            )
+            return _select(connection, *_matches_at(revision))
+
+    def queries_of(self, keys: Collection[str], revision: int) -> list[QueryRecord]:
+        """Return those of `queries_at` that have one of the given keys. Cost: linear in the keys."""
+        with self._read() as connection:
+            return [
+                record
+                for some in chunks(sorted(keys))
+                for record in _select(connection, _q.key.in_(some), *_matches_at(revision))
+            ]
+
+    def changed_keys(self, revision: int, other: int) -> set[str]:
+        """Return the keys of all queries that differ in `queries_at` of two revisions, and perhaps of some that do not.
+
+        Cost: linear in the changes between the two.
+        """
+        first, last = sorted((revision, other))
+        r = revisions.c
+        # Revisions that nothing refers to are pruned: their neighbours' times make the span longer, which does no harm.
+        made_first = select(func.max(r.created_at)).where(r.revision <= first).scalar_subquery()
+        made_last = select(func.min(r.created_at)).where(r.revision >= last).scalar_subquery()
+        spans = (
+            (_q.from_revision > first, _q.from_revision <= last),
+            (_q.to_revision > first, _q.to_revision <= last),
+            (or_(made_first.is_(None), _q.expires_at > made_first), _q.expires_at <= made_last),
+        )
+        # A statement for each, since one with OR would read every query.
+        statement = union(*(select(_q.key).where(*span) for span in spans))
+        with self._read() as connection:
+            return set(connection.execute(statement).scalars())
+
+
+def _matches_at(revision: int) -> tuple[ColumnElement[bool], ...]:
+    """The conditions of the queries that match at a revision."""
+    made_at = select(revisions.c.created_at).where(revisions.c.revision == revision).scalar_subquery()
+    return (
+        _q.from_revision <= revision,
+        or_(_q.to_revision.is_(None), _q.to_revision > revision),
+        ~_q.paused,
+        or_(_q.expires_at.is_(None), _q.expires_at > made_at),
+    )
 
 
 def _checked(specs: Iterable[QuerySpec]) -> tuple[dict[str, QuerySpec], list[tuple[str, Query]]]:

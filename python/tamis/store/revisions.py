@@ -71,9 +71,14 @@ def current_revision(connection: Connection) -> int:
     return int(connection.execute(select(func.coalesce(func.max(revisions.c.revision), 0))).scalar_one())
 
 
+def has_expired(connection: Connection) -> bool:
+    """Return whether a query has expired since the newest revision was made."""
+    q = query_versions.c
+    newest = select(revisions.c.created_at).order_by(revisions.c.revision.desc()).limit(1).scalar_subquery()
+    expired = select(q.key).where(q.to_revision.is_(None), q.expires_at > newest, q.expires_at <= datetime.now(UTC))
+    return connection.execute(expired.limit(1)).first() is not None
+
+
 def revision_now(connection: Connection) -> int:
     """Return the revision whose queries match now: the newest, or a new one if a query has expired since."""
-    revision, q = Revision(connection), query_versions.c
-    newest = select(revisions.c.created_at).order_by(revisions.c.revision.desc()).limit(1).scalar_subquery()
-    expired = select(q.key).where(q.to_revision.is_(None), q.expires_at > newest, q.expires_at <= revision.now)
-    return revision.number if connection.execute(expired.limit(1)).first() else current_revision(connection)
+    return Revision(connection).number if has_expired(connection) else current_revision(connection)

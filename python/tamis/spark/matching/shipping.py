@@ -16,6 +16,7 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from tamis.spark.interpreters import is_connect
+from tamis.spark.matching.worker import State
 
 Location = Callable[[], str]
 """Called in a worker; returns the path of the file there."""
@@ -54,6 +55,14 @@ def ship(spark: SparkSession, path: Path, kept: int = 0) -> Shipped:
 def stay(path: Path, kept: int = 0) -> Shipped:
     """Leave a file where it is, for workers of this machine."""
     return Shipped(functools.partial(str, path), _nothing)
+
+
+def state_of(location: Location, changes: tuple[bytes, ...] = ()) -> Callable[[], State]:
+    """Return a function that returns an engine's state in a worker: the snapshot at `location`, and the changes since.
+
+    It is sent by value, so that a worker without tamis can call it.
+    """
+    return lambda: (location(), changes)
 
 
 class _Content:

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from tamis.query.hierarchy import Parents
 from tamis.spark.matching.operator import check_errors, in_worker, returned_type
-from tamis.spark.matching.rules import RuleSet
+from tamis.spark.matching.rules import rules_of
 
 
 def register_function(
@@ -40,7 +40,7 @@ def register_function(
         ConfigError, QueryError, SnapshotError: see `tamis.spark.match`.
     """
     check_errors(errors)
-    call = in_worker(RuleSet.of(queries, hierarchies).publish(spark), "match_message", {"ids": ids, "errors": errors})
+    call = in_worker(rules_of(queries, hierarchies).publish(spark), "match_message", {"ids": ids, "errors": errors})
 
     def matched(message: pa.Array) -> pa.Array:
         return call(message)

@@ -38,7 +38,7 @@ class DeltaSink:
         """Match and write files in one Spark action, then commit: see `Sink`."""
         matching = Matching(frame, snapshot, batch.publication)
         function = in_worker(
-            snapshot.shipped.location,
+            snapshot.state,
             "write_rows",
             {
                 "folder": str(self._folder),

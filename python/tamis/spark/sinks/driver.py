@@ -49,10 +49,10 @@ def make_results(rows: pa.Table, read: int, snapshot: Snapshot, source: str) -> 
         message = MessageRow(source, **{name: row[name] for name in MESSAGE_COLUMNS} | texts)
         yield BatchResult(matched_count=1)
         for start in range(0, len(row["ids"]), _PART_MATCHES):
-            queries = snapshot.records_of(row["ids"][start : start + _PART_MATCHES])
+            queries = snapshot.names_of(row["ids"][start : start + _PART_MATCHES])
             notifications = [
-                Notification(notification_id(query.key, query.version, *named), query.key, query.version, *key)
-                for query in queries
+                Notification(notification_id(query, version, *named), query, version, *key)
+                for query, version in queries
             ]
             yield BatchResult([message], notifications)
 
@@ -60,8 +60,8 @@ def make_results(rows: pa.Table, read: int, snapshot: Snapshot, source: str) -> 
 def _count_by_query(rows: pa.Table, snapshot: Snapshot) -> Counter[str]:
     """Return the number of matches of each query."""
     counts = pc.value_counts(pc.list_flatten(rows.filter(pc.is_null(rows["error"]))["ids"]))
-    queries = snapshot.records_of(counts.field("values").to_pylist())
-    return Counter({query.key: n for query, n in zip(queries, counts.field("counts").to_pylist(), strict=True)})
+    queries = snapshot.names_of(counts.field("values").to_pylist())
+    return Counter({key: n for (key, _), n in zip(queries, counts.field("counts").to_pylist(), strict=True)})
 
 
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:

@@ -53,7 +53,7 @@ class PostgresSink:
         matching = Matching(frame, snapshot, batch.publication)
         conninfo = self._store.conninfo()
         function = in_worker(
-            snapshot.shipped.location,
+            snapshot.state,
             "copy_rows",
             {"conninfo": conninfo, "place": str(self._store.path), "staging": staging, "source": batch.source},
             "tamis.spark.sinks.postgres_worker",

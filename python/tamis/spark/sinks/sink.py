@@ -85,9 +85,7 @@ class Matching:
     def __init__(self, frame: DataFrame, snapshot: Snapshot, publication: Publication | None) -> None:
         unpublished = F.lit(None) if publication is None else publication.column(frame, _properties_text(frame))
         returned = "struct<ids: array<bigint>, us: double, error: string>"
-        match = worker_column(
-            message_columns(frame, snapshot.asked), snapshot.shipped.location, "match_ids_timed", returned
-        )
+        match = worker_column(message_columns(frame, snapshot.asked), snapshot.state, "match_ids_timed", returned)
         self._observed = Observation()
         # Spark moves no filter below an observation, so each row is matched once, and every row is counted.
         self.rows = (
