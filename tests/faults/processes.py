@@ -29,7 +29,7 @@ def kill_part(child: subprocess.Popen[str], part: str) -> bool:
         child.kill()
         return True
     listed = subprocess.run(
-        ["ps", "-o", "pid=,ppid=,args=", "--sid", str(child.pid)], capture_output=True, text=True, check=False
+        ["ps", "-ww", "-o", "pid=,ppid=,args=", "--sid", str(child.pid)], capture_output=True, text=True, check=False
     )
     found = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
     ours = [(int(pid), int(parent)) for pid, parent, arguments in found if _PARTS[part].search(arguments)]
