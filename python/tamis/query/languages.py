@@ -162,7 +162,7 @@ def text(phrase: str) -> Query:
 
 
 def near(a: str, b: str, distance: int = 5) -> Query:
-    """Return a query that is true if the words `a` and `b` are 1 to `distance` words apart in the body, in either order.
+    """Return a query that is true if the words `a` and `b` are 1 to `distance` words apart in the body, in any order.
 
     Unknown without a body.
 

@@ -95,7 +95,7 @@ class Database:
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        """Run the block in a transaction that holds the write lock from its start. It is atomic, and on disk at its end."""
+        """Run the block in an atomic transaction that holds the write lock from its start; it is on disk at its end."""
         with self._explained(), self._writer.begin() as connection:
             yield connection
 
