@@ -187,8 +187,8 @@ fn first_after_a_day(bounds: &[(&'static str, FieldValue)]) -> i64 {
 #[test]
 fn retention_by_age_and_by_bytes_work_alone_and_together() {
     let (age, bytes) = (("x-max-age", text("4h")), ("x-max-length-bytes", FieldValue::I32(400_000)));
-    let by_age = first_after_a_day(&[age.clone()]);
-    let by_bytes = first_after_a_day(&[bytes.clone()]);
+    let by_age = first_after_a_day(std::slice::from_ref(&age));
+    let by_bytes = first_after_a_day(std::slice::from_ref(&bytes));
     assert_eq!(first_after_a_day(&[]), 1, "without a bound all of it stays");
     assert!((6_000..=7_501).contains(&by_age), "{by_age}: up to a segment more than the last four hours");
     assert!((2..6_000).contains(&by_bytes), "{by_bytes}: more than four hours");
