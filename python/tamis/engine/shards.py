@@ -46,7 +46,7 @@ _MARKS: Final = 1 << 22
 LISTED_MAX = 1_000
 """Maximum number of values of a property that the directory lists for a shard; it has the range of more."""
 _PART_BYTES_MAX: Final = 32 * 1024
-_SPOOLED_TOGETHER: Final = 1_000
+_SPOOLED_TOGETHER: Final = 100
 _SAMPLE_MAX: Final = 50_000
 _LAST, _BEFORE_SURROGATES, _AFTER_SURROGATES = "\U0010ffff", "\ud7ff", "\ue000"
 _PART_MAX: Final = 500
@@ -170,7 +170,7 @@ class _Cutter:
     def cut(self, rules: Any, shards: int) -> ShardSummary:
         """Write the shards and their directory."""
         count = self._read(rules)
-        plan = _Plan(count, [self._filed(need)[0].order for need in self._sample.needs], self._sample.seen, shards)
+        plan = _Plan(count, [self._filed(need)[0].order for need in self._sample.needs()], self._sample.seen, shards)
         self._divide(plan)
         directory = _DirectoryWriter(plan.every, self._any_case)
         for shard in range(plan.shards):
@@ -241,7 +241,7 @@ class _Cutter:
 
 
 class _Spool:
-    """A file to which queries are written, some thousand at a time; a context manager that closes it."""
+    """A file to which queries are written, some at a time; a context manager that closes it."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
@@ -280,23 +280,28 @@ def _spooled(path: Path) -> Iterator[_Spooled]:
 class _Sample:
     """What queries need, of all or of some thousand that are chosen by chance, each with the same probability.
 
+    They are kept as bytes: Python's garbage collector would look at millions of small objects again and again.
+
     Attributes:
-        needs: of the chosen queries.
         seen: number of queries that were added.
     """
 
     def __init__(self) -> None:
-        self.needs: list[Need] = []
         self.seen = 0
+        self._needs: list[bytes] = []
         self._chance = random.Random(0)  # noqa: S311 - the same queries give the same shards
 
     def add(self, need: Need) -> None:
         """Add what a query needs."""
         self.seen += 1
-        if len(self.needs) < _SAMPLE_MAX:
-            self.needs.append(need)
+        if len(self._needs) < _SAMPLE_MAX:
+            self._needs.append(pickle.dumps(need))
         elif (place := int(self._chance.random() * self.seen)) < _SAMPLE_MAX:
-            self.needs[place] = need
+            self._needs[place] = pickle.dumps(need)
+
+    def needs(self) -> Iterator[Need]:
+        """Yield what the chosen queries need."""
+        return map(pickle.loads, self._needs)
 
 
 class _Plan:
