@@ -89,7 +89,7 @@ def matched(folder: Path, record: Mapping[str, Any]) -> list[str]:
     return [key for _, key in sorted(found)]
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     st.lists(a_query(), max_size=12),
     st.lists(a_message(), min_size=1, max_size=6),

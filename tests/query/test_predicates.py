@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import tamis
+from tamis.engine.shards import DIRECTORY, ShardDirectory, snapshot_path, write_shards
 from tamis.errors import ConfigError
 from tamis.query import compile_query, predicates
 
@@ -54,6 +56,23 @@ def test_a_query_names_a_predicate_alone_or_with_a_selector(tmp_path: Path) -> N
     assert engine.report().opaque[0].cost_us == 0.5
     engine.save(tmp_path / "q.tamis", opaque="names")
     assert predicates.open_registered(tmp_path / "q.tamis").match({"n": 8}) == ["even", "both"]
+
+
+def test_queries_in_shards_name_predicates(tmp_path: Path) -> None:
+    rules = [
+        ("even", "even: n > 3", "predicate"),
+        *((f"q{number}", f"n = {number}", "selector") for number in range(9)),
+    ]
+    assert write_shards(rules, tmp_path / "shards", 3).met_by_all == 1
+    assert predicates.open_registered(snapshot_path(tmp_path / "shards", 0)).match({"n": 8}) == ["even"]
+    import parities
+
+    calls = list(parities.calls)
+    directory = ShardDirectory(tmp_path / "shards" / DIRECTORY)
+    assert directory.asked(["n", "other"]) == (["n", "other"], True, True)
+    found = directory.route(pa.table({"n": [8, 20], "other": [1, 2]})).field("shards").to_pylist()
+    assert [len(shards) for shards in found] == [2, 1]
+    assert parities.calls == calls  # the directory calls none
 
 
 def test_a_predicate_that_cannot_be_had_is_named_with_the_reason(tmp_path: Path) -> None:

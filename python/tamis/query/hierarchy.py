@@ -113,6 +113,8 @@ def refuse_missing(queries: Iterable[tuple[str, Query]], attributes: Collection[
 
 def missing(query: Query, attributes: Collection[str]) -> str | None:
     """Return an error if a query uses UNDER on an attribute that is not among `attributes`, else None."""
+    if not query.hierarchies:
+        return None
     known = set(attributes)
     lower = {attribute.lower() for attribute in known} if "ANYCASE(" in str(query) else set()
     for attribute in query.hierarchies:
