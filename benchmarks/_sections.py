@@ -519,6 +519,13 @@ The match operator on Spark beside an Arrow UDF with the same arguments that ret
 process.""",
     ),
     PageSection(
+        "shards",
+        "More queries than fit into memory",
+        """
+Queries in shards beside the same queries in one snapshot, on Spark. Each way was written and matched by processes of
+its own.""",
+    ),
+    PageSection(
         "pipeline_latency",
         "From arrival to the outbox",
         """
