@@ -196,6 +196,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     ways = [0, *map(int, given.shards.split(","))]
+    results = Results(
+        "shards", f"--queries {given.queries} --shards {given.shards} --messages {given.messages} --runs {given.runs}"
+    )
     with tempfile.TemporaryDirectory() as scratch:
         folders = [Path(scratch, f"shards-{shards}") for shards in ways]
         written = [alone(build, given.queries, *it) for it in zip(ways, folders, strict=True)]
@@ -207,9 +210,6 @@ def main() -> None:
     if given.json:
         print(json.dumps({"written": written, "matched": matched}))
         return
-    results = Results(
-        "shards", f"--queries {given.queries} --shards {given.shards} --messages {given.messages} --runs {given.runs}"
-    )
     results.table("written", f"{given.queries:,} queries", BUILD, written)
     title = f"{given.messages:,} messages, medians of {given.runs} after a first run, {CORES} cores"
     results.table("matched", title, MATCH, matched)
