@@ -109,7 +109,7 @@ def write_shards(
         ValueError: `shards` is out of bounds.
         OSError: the folder cannot be written; nothing remains of it.
 
-    Cost: about 100 µs per query. Memory for the queries of one shard, and 8 bytes for each query of all.
+    Cost: about 120 µs per query. Memory for the queries of one shard, and 8 bytes for each query of all.
     """
     if not 1 <= shards <= SHARDS_MAX:
         raise ValueError(f"shards: expected 1 to {SHARDS_MAX}, not {shards}")
