@@ -13,6 +13,8 @@ slot_ids! {
     pub(crate) struct PrincipalSlot(u32);
     /// A message in the store.
     pub(crate) struct MessageId(u32);
+    /// A letter that waits for the letters that came of it.
+    pub(crate) struct OriginId(u32);
 }
 
 impl MessageId {

@@ -11,7 +11,7 @@
 //!
 //! The letter of a persistent message is recorded before its original is settled, in the same log: whoever finds the
 //! original settled after a crash finds the letter too. A letter in a stream is another log's, so its original is settled
-//! when the stream is synced.
+//! when the stream is synced. A letter that a full queue refuses, and makes a further letter of, is settled after that.
 //!
 //! Source: RabbitMQ's dead letter exchanges; the header `x-death` is theirs.
 
@@ -47,6 +47,15 @@ const DEATH_STEPS: usize = 16;
 /// The cost of a queue that a letter is routed to.
 const QUEUE_STEPS: usize = 4;
 
+/// What has become of a letter that was published: what its original waits for.
+#[derive(Debug, Default)]
+struct Sent {
+    /// The marks of streams that have it.
+    marks: DiskMarks,
+    /// The letters that full queues have made of it.
+    further: Vec<Letter>,
+}
+
 /// Why and where a message was dropped, for the header `x-death`.
 struct Death<'a> {
     queue: &'a str,
@@ -61,26 +70,46 @@ struct Death<'a> {
 impl Broker {
     /// Drop an entry of a queue, after making its dead letter if the queue has a dead letter exchange.
     pub(crate) fn discard(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) {
-        let Some(source) = self.letter_source(queue) else { return self.settle(queue, entry) };
+        match self.letter_of(queue, entry, reason) {
+            Some(letter) => self.letters.push(letter),
+            None => self.settle(queue, entry),
+        }
+    }
+
+    /// The letter of an entry that a queue drops; None if the queue has no dead letter exchange.
+    fn letter_of(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) -> Option<Letter> {
         #[cfg(test)]
         if self.faults.letters_lost {
-            return self.settle(queue, entry);
+            return None;
         }
+        let source = self.letter_source(queue)?;
         let time_s = u64::try_from(self.clock.wall_us() / 1_000_000).unwrap_or_default();
-        self.letters.push(Letter { source, entry, reason, time_s });
         // Whoever makes letters gets no further than they can follow.
         self.turn.spend(LETTER_STEPS as u32);
+        Some(Letter { source, entry, reason, time_s, origin: None })
     }
 
     /// Count a message that full queues refuse, and make its dead letters where they are declared so.
     pub(crate) fn bury_refused(&mut self, parts: &Parts<'_>, refusing: &[QueueId]) {
+        self.refused_letters(parts, refusing).into_iter().for_each(|letter| self.letters.push(letter));
+    }
+
+    /// Count a message that full queues refuse. Returns its dead letters.
+    fn refused_letters(&mut self, parts: &Parts<'_>, refusing: &[QueueId]) -> Vec<Letter> {
         self.metrics.refused += u64::from(!refusing.is_empty());
+        let mut letters = Vec::new();
         for &queue in refusing {
-            if self.queues[queue].policy.overflow == Overflow::RejectAndBury {
+            let policy = &self.queues[queue].policy;
+            if policy.overflow == Overflow::RejectAndBury && policy.dead_letters.is_some() {
                 let message = self.messages.insert(StoredMessage::new(Arrived::Borrowed(*parts), 1, true));
-                self.discard(queue, QueueEntry::new(0, message, NEVER), Reason::MaxLength);
+                let entry = QueueEntry::new(0, message, NEVER);
+                match self.letter_of(queue, entry, Reason::MaxLength) {
+                    Some(letter) => letters.push(letter),
+                    None => self.settle(queue, entry),
+                }
             }
         }
+        letters
     }
 
     fn letter_source(&self, id: QueueId) -> Option<Arc<LetterSource>> {
@@ -111,10 +140,10 @@ impl Broker {
             let sent = self.send_letter(&letter);
             steps = steps.saturating_sub(self.letters.take_spent());
             match sent {
-                Ok(marks) => self.finish_letter(letter, marks),
+                Ok(sent) => self.sent_letter(letter, sent),
                 Err(reason @ AppendError::TooLarge { .. }) => {
                     self.report_lost_letter(&letter, &reason.to_string());
-                    self.finish_letter(letter, DiskMarks::new());
+                    self.sent_letter(letter, Sent::default());
                 }
                 Err(_) => return self.letters.put_back(letter),
             }
@@ -135,41 +164,57 @@ impl Broker {
         LETTER_STEPS + read_back + message.size() / BYTES_PER_STEP
     }
 
-    /// Settle the entry of a letter, as soon as streams that have the letter are synced.
-    fn finish_letter(&mut self, letter: Letter, marks: DiskMarks) {
-        if marks.iter().all(|mark| self.is_reached(*mark)) {
-            self.release_entry(letter.entry, letter.source.durable_id);
-            self.letters.finish(&letter);
-        } else {
-            self.letters.await_sync(marks, letter);
+    /// Settle the entry of a letter that was published, as soon as all that it waits for has happened.
+    fn sent_letter(&mut self, letter: Letter, Sent { marks, mut further }: Sent) {
+        #[cfg(test)]
+        if self.faults.further_unawaited {
+            further.drain(..).for_each(|letter| self.letters.push(letter));
         }
+        if further.is_empty() {
+            self.finish_letter(letter, marks)
+        } else {
+            self.letters.await_further(letter, marks, further)
+        }
+    }
+
+    /// Settle the entry of a letter, as soon as streams that have the letter are synced, and the entries of those that it
+    /// came of and that waited only for it.
+    fn finish_letter(&mut self, letter: Letter, marks: DiskMarks) {
+        let mut next = Some((letter, marks));
+        while let Some((letter, marks)) = next {
+            if !self.are_reached(&marks) {
+                return self.letters.await_sync(marks, letter);
+            }
+            self.release_entry(letter.entry, letter.source.durable_id);
+            next = self.letters.finish(&letter);
+        }
+    }
+
+    fn are_reached(&self, marks: &DiskMarks) -> bool {
+        marks.iter().all(|mark| self.is_reached(*mark))
     }
 
     /// Settle the entries of letters that streams have on disk now.
     pub(crate) fn finish_synced_letters(&mut self) {
-        if !self.letters.await_streams() {
-            return;
+        while self.letters.first_unsynced().is_some_and(|marks| self.are_reached(marks))
+            && let Some(letter) = self.letters.take_unsynced()
+        {
+            self.finish_letter(letter, DiskMarks::new());
         }
-        let mut letters = std::mem::take(&mut self.letters);
-        while let Some(letter) = letters.take_synced(|marks| marks.iter().all(|mark| self.is_reached(*mark))) {
-            self.release_entry(letter.entry, letter.source.durable_id);
-            letters.finish(&letter);
-        }
-        self.letters = letters;
     }
 
-    /// Put a letter into the queues that it is routed to. Returns the marks of streams that it waits for. An exchange that
-    /// does not exist takes nothing.
+    /// Put a letter into the queues that it is routed to. Returns what it waits for now. An exchange that does not exist
+    /// takes nothing.
     ///
     /// # Errors
     /// There is no room for it; then nothing has happened, unless a stream has it already.
-    fn send_letter(&mut self, letter: &Letter) -> Result<DiskMarks, AppendError> {
+    fn send_letter(&mut self, letter: &Letter) -> Result<Sent, AppendError> {
         let message = letter.entry.message;
         if !self.messages.get(message).is_resident()
             && let Err(reason) = self.messages.load(message, &self.durability)
         {
             self.report_lost_letter(letter, &reason);
-            return Ok(DiskMarks::new());
+            return Ok(Sent::default());
         }
         let parts = self.messages.parts(message);
         let source = &*letter.source;
@@ -201,7 +246,7 @@ impl Broker {
         }
         if routed.is_empty() {
             self.metrics.letters_unroutable += 1;
-            return Ok(DiskMarks::new());
+            return Ok(Sent::default());
         }
         let (route, body) = (route_of([to, routing_key]), parts.body.to_vec());
         let parts = Parts { route: &route, properties: properties.as_bytes(), body: &body };
@@ -213,7 +258,7 @@ impl Broker {
         parts: &Parts<'_>,
         is_persistent: bool,
         routed: &mut Vec<QueueId>,
-    ) -> Result<DiskMarks, AppendError> {
+    ) -> Result<Sent, AppendError> {
         let mut marks = DiskMarks::new();
         if !self.streams.is_empty() {
             let mut room = Vec::new();
@@ -234,10 +279,10 @@ impl Broker {
             false => None,
         };
         self.metrics.letters += 1;
-        self.bury_refused(parts, &refusing);
+        let further = self.refused_letters(parts, &refusing);
         let terms = Terms { is_persistent, may_have_copies, is_addressed: false, time_to_live_ms };
         self.put_into_queues(Arrived::Borrowed(*parts), saved, routed, terms);
-        Ok(marks)
+        Ok(Sent { marks, further })
     }
 
     fn report_lost_letter(&mut self, letter: &Letter, reason: &str) {

@@ -2,6 +2,9 @@
 //!
 //! A letter is no copy of its message: it keeps the entry, which keeps the message where it is, in memory or on disk. The
 //! entry is settled when the letter is published, so that a crash in between doubles a message and never loses it.
+//!
+//! A queue that refuses a letter may make a further letter of it, which is in memory only. Then the first is an origin: its
+//! entry is settled when all letters that came of it are finished, however long the chain.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,10 +12,11 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::broker::durable::DefinitionId;
-use crate::broker::ids::Handle;
+use crate::broker::ids::{Handle, OriginId};
 use crate::broker::publishing::confirms::DiskMarks;
 use crate::broker::queues::policy::DeadLetters;
 use crate::broker::queues::queue::QueueEntry;
+use crate::broker::slab::Slab;
 use crate::broker::topology::{QueueId, VhostId};
 
 /// Maximum number of letters that wait before publishers wait for them, too.
@@ -56,7 +60,7 @@ pub(crate) struct LetterSource {
     pub durable_id: Option<DefinitionId>,
 }
 
-/// A dropped entry that waits for its letter: 48 bytes.
+/// A dropped entry that waits for its letter: 56 bytes.
 #[derive(Debug)]
 pub(crate) struct Letter {
     pub source: Arc<LetterSource>,
@@ -64,6 +68,17 @@ pub(crate) struct Letter {
     pub reason: Reason,
     /// When the entry was dropped, in seconds since 1970.
     pub time_s: u64,
+    /// The letter that this one came of, if a queue has refused that.
+    pub origin: Option<OriginId>,
+}
+
+/// A letter that is published, except for those that came of it.
+#[derive(Debug)]
+struct Origin {
+    letter: Letter,
+    marks: DiskMarks,
+    /// The number of letters that came of it and are not finished: at least one.
+    unfinished: usize,
 }
 
 /// All letters on their way, oldest first.
@@ -72,7 +87,9 @@ pub(crate) struct Letters {
     waiting: VecDeque<Letter>,
     /// Letters that were published to streams, until the streams have them on disk: they are logs of their own.
     unsynced: VecDeque<(DiskMarks, Letter)>,
-    /// The number of both, for each definition of a queue that they come from.
+    /// Letters that wait for others that came of them.
+    origins: Slab<OriginId, Origin>,
+    /// The number of all of them, for each definition of a queue that they come from.
     by_definition: HashMap<DefinitionId, u32>,
     /// Whether the first letter waits for room on the disk.
     is_stalled: bool,
@@ -159,31 +176,45 @@ impl Letters {
         !self.waiting.is_empty()
     }
 
-    /// Whether letters that are published wait for streams.
-    pub fn await_streams(&self) -> bool {
-        !self.unsynced.is_empty()
-    }
-
     /// Let a letter that was published wait for streams.
     pub fn await_sync(&mut self, marks: DiskMarks, letter: Letter) {
         self.unsynced.push_back((marks, letter));
     }
 
-    /// Take the first letter that waits for streams, if they have it now.
-    pub fn take_synced(&mut self, is_synced: impl Fn(&DiskMarks) -> bool) -> Option<Letter> {
-        let (marks, _) = self.unsynced.front()?;
-        if is_synced(marks) { self.unsynced.pop_front().map(|(_, letter)| letter) } else { None }
+    /// The marks that the first letter waits for which waits for streams.
+    pub fn first_unsynced(&self) -> Option<&DiskMarks> {
+        self.unsynced.front().map(|(marks, _)| marks)
     }
 
-    /// Forget a letter that was taken: its entry is settled.
-    pub fn finish(&mut self, letter: &Letter) {
-        let Some(definition) = letter.source.durable_id else { return };
-        if let Some(count) = self.by_definition.get_mut(&definition) {
+    /// Take the first letter that waits for streams.
+    pub fn take_unsynced(&mut self) -> Option<Letter> {
+        self.unsynced.pop_front().map(|(_, letter)| letter)
+    }
+
+    /// Let a letter that was published wait for the further letters that came of it, and these for their turn.
+    pub fn await_further(&mut self, letter: Letter, marks: DiskMarks, further: Vec<Letter>) {
+        let origin = self.origins.insert(Origin { letter, marks, unfinished: further.len() });
+        further.into_iter().for_each(|letter| self.push(Letter { origin: Some(origin), ..letter }));
+    }
+
+    /// Forget a letter that was taken: its entry is settled. Returns the letter that it came of, and that waits for nothing
+    /// but its marks now.
+    pub fn finish(&mut self, letter: &Letter) -> Option<(Letter, DiskMarks)> {
+        if let Some(definition) = letter.source.durable_id
+            && let Some(count) = self.by_definition.get_mut(&definition)
+        {
             *count -= 1;
             if *count == 0 {
                 self.by_definition.remove(&definition);
             }
         }
+        let id = letter.origin?;
+        self.origins[id].unfinished -= 1;
+        if self.origins[id].unfinished > 0 {
+            return None;
+        }
+        let Origin { letter, marks, .. } = self.origins.remove(id);
+        Some((letter, marks))
     }
 
     /// Whether letters of this queue are on their way.
@@ -203,17 +234,19 @@ impl Letters {
 
     /// The number of letters on their way.
     pub fn len(&self) -> usize {
-        self.waiting.len() + self.unsynced.len()
+        self.waiting.len() + self.unsynced.len() + self.origins.len()
     }
 
     /// The memory that they take besides their messages.
     pub fn size_bytes(&self) -> u64 {
-        (self.waiting.capacity() * size_of::<Letter>() + self.unsynced.capacity() * size_of::<(DiskMarks, Letter)>())
-            as u64
+        let waiting = self.waiting.capacity() * size_of::<Letter>();
+        let unsynced = self.unsynced.capacity() * size_of::<(DiskMarks, Letter)>();
+        (waiting + unsynced + self.origins.size_bytes()) as u64
     }
 
     /// Every letter on its way.
     pub fn iter(&self) -> impl Iterator<Item = &Letter> {
-        self.waiting.iter().chain(self.unsynced.iter().map(|(_, letter)| letter))
+        let unsynced = self.unsynced.iter().map(|(_, letter)| letter);
+        self.waiting.iter().chain(unsynced).chain(self.origins.iter().map(|(_, origin)| &origin.letter))
     }
 }

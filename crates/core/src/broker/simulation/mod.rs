@@ -37,6 +37,8 @@ pub(super) struct Faults {
     pub commits_unchecked: bool,
     /// Settle what was dropped although the journal had no room for its dead letter.
     pub letters_unsaved: bool,
+    /// Settle what was dropped although a full queue has made a further letter of its dead letter.
+    pub further_unawaited: bool,
     /// Record messages without their time to live.
     pub forgets_expiration: bool,
     /// Make no dead letter of what is dropped.

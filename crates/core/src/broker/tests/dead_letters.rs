@@ -40,6 +40,18 @@ fn opened(disk: &SimulatedDisk, memory_bytes_max: u64, faults: Faults) -> TestBr
 impl World {
     /// `work` has many persistent messages that are on disk, and `dead` takes its dead letters.
     fn full(way: Way, memory_bytes_max: u64, faults: Faults) -> Self {
+        Self::full_with(way, memory_bytes_max, faults, |world, id| {
+            world.send(id, 1, QueueDeclare { queue: "dead", durable: true, ..Default::default() });
+        })
+    }
+
+    /// The same, where `declare` makes `dead`.
+    fn full_with(
+        way: Way,
+        memory_bytes_max: u64,
+        faults: Faults,
+        declare: impl Fn(&mut TestBroker, ConnectionId),
+    ) -> Self {
         let disk = SimulatedDisk::new();
         let mut world = opened(&disk, memory_bytes_max, faults);
         let id = world.connect();
@@ -54,7 +66,7 @@ impl World {
             1,
             QueueDeclare { queue: "work", durable: true, arguments: table(&arguments), ..Default::default() },
         );
-        world.send(id, 1, QueueDeclare { queue: "dead", durable: true, ..Default::default() });
+        declare(&mut world, id);
         world.commit();
         let mut full = Self { disk, world, id };
         (0..MESSAGES).for_each(|number| full.publish(number, BODY_BYTES));
@@ -147,6 +159,68 @@ fn a_crash_at_any_time_leaves_each_message_or_its_letter() {
 fn a_broker_that_settles_before_the_letter_is_on_disk_is_caught() {
     let faults = Faults { letters_unsaved: true, ..Faults::default() };
     assert!(!World::keeps_all(Way::Nack, 1, faults) && !World::keeps_all(Way::Expiry, 1, faults));
+}
+
+/// Make `dead` and `next`, which refuse all letters and make further ones of them, and `last`, which takes them.
+fn declare_chain(world: &mut TestBroker, id: ConnectionId) {
+    for (queue, to) in [("dead", "next"), ("next", "last")] {
+        let arguments = table(&[
+            ("x-max-length", FieldValue::I32(0)),
+            ("x-overflow", text("reject-publish-dlx")),
+            ("x-dead-letter-exchange", text("")),
+            ("x-dead-letter-routing-key", text(to)),
+        ]);
+        world.send(id, 1, QueueDeclare { queue, durable: true, arguments, ..Default::default() });
+    }
+    world.send(id, 1, QueueDeclare { queue: "last", durable: true, ..Default::default() });
+}
+
+/// Whether a crash after some commits leaves each message, or the letter at the end of the chain.
+fn a_chain_keeps_all(way: Way, commits: usize, faults: Faults) -> bool {
+    let mut full = World::full_with(way, 1 << 30, faults, declare_chain);
+    full.drop_all(way);
+    (0..commits).for_each(|_| full.world.commit());
+    let mut full = full.crash();
+    let mut found = full.numbers("work");
+    while full.world.broker.metrics().letters_waiting > 0 {
+        full.world.commit();
+    }
+    found.extend(full.numbers("last"));
+    found.sort_unstable();
+    found.dedup();
+    found.len() == MESSAGES
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too much data for miri")]
+fn a_crash_at_any_time_leaves_each_message_whose_letter_is_refused_or_the_last_of_its_letters() {
+    for way in [Way::Nack, Way::Expiry] {
+        for commits in [0, 1, 2, 3, 5, 20] {
+            assert!(a_chain_keeps_all(way, commits, Faults::default()), "{way:?} after {commits} commits");
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
+fn a_broker_that_settles_before_the_last_letter_is_on_disk_is_caught() {
+    let faults = Faults { further_unawaited: true, ..Faults::default() };
+    assert!((1..5).any(|commits| !a_chain_keeps_all(Way::Nack, commits, faults)));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too much data for miri")]
+fn letters_that_are_refused_arrive_once_at_the_end_of_the_chain_and_nothing_is_left() {
+    let mut full = World::full_with(Way::Nack, 1 << 30, Faults::default(), declare_chain);
+    full.drop_all(Way::Nack);
+    for _ in 0..MESSAGES {
+        full.world.commit();
+    }
+    assert_eq!(full.world.broker.metrics().letters_waiting, 0);
+    assert_eq!(full.numbers("last"), (0..MESSAGES).collect::<Vec<_>>());
+    assert_eq!(full.world.broker.metrics().messages, 0);
+    let mut full = full.crash();
+    assert_eq!((full.numbers("work"), full.numbers("dead"), full.numbers("next")), (vec![], vec![], vec![]));
 }
 
 #[test]
