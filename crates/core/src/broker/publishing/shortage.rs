@@ -127,7 +127,7 @@ impl Backpressure {
         publishers.into_iter().for_each(|slot| self.block(clients, slot));
     }
 
-    pub(super) fn block(&mut self, clients: &mut Clients, slot: ConnectionSlot) {
+    pub(in crate::broker::publishing) fn block(&mut self, clients: &mut Clients, slot: ConnectionSlot) {
         let connection = &mut clients[slot];
         if connection.state != ConnectionState::Open {
             return;

@@ -35,6 +35,8 @@ pub(super) struct Faults {
     pub acks_refused: bool,
     /// Begin a commit without knowing whether all of it can be done.
     pub commits_unchecked: bool,
+    /// Refuse a commit, instead of letting it wait, while others have filled the journal's room.
+    pub commits_crowded: bool,
     /// Settle what was dropped although the journal had no room for its dead letter.
     pub letters_unsaved: bool,
     /// Settle what was dropped although a full queue has made a further letter of its dead letter.

@@ -1,11 +1,12 @@
 //! Transactions: all of one happens when it is committed, or nothing.
 
-use super::client::{PERSISTENT, ReceivedMethod, TestBroker, bodies, closed, names, published, table, text};
+use super::client::{Easy, PERSISTENT, ReceivedMethod, TestBroker, bodies, closed, names, published, table, text};
 use crate::amqp::method::{
     BasicAck, BasicGet, BasicNack, BasicRecover, ExchangeDeclare, ExchangeDelete, QueueBind, QueueDeclare, QueueDelete,
     QueueUnbind, TxCommit, TxRollback, TxSelect,
 };
 use crate::amqp::{FieldValue, Method, PropertyFields, RawTable};
+use crate::broker::durable::DurableOptions;
 use crate::broker::simulation::Faults;
 use crate::broker::{BrokerOptions, ConnectionId};
 use crate::journal::SimulatedDisk;
@@ -155,6 +156,44 @@ fn a_transaction_that_the_journal_cannot_hold_is_refused_whole() {
     let (_, code, text) = closed(&seen).expect("refused");
     assert_eq!((code, world.broker.metrics().published), (406, 0));
     assert!(text.contains("the journal has no room for the transaction"), "{text}");
+}
+
+/// Commit while others have filled the room of the journal. Returns the answers before and after the disk has taken it.
+fn commit_when_crowded(faults: Faults, properties: &PropertyFields<'_>) -> [Vec<&'static str>; 2] {
+    let journal = DurableOptions { segment_bytes: 1 << 20, pending_bytes_max: 1 << 20 };
+    let disk = SimulatedDisk::new();
+    let mut world =
+        TestBroker::open_journal(&disk, BrokerOptions::default(), Easy::default(), journal).expect("opened").0;
+    world.broker.faults = faults;
+    let other = world.connect();
+    world.send(other, 1, QueueDeclare { queue: "work", durable: true, ..Default::default() });
+    world.commit();
+    let id = transactional(&mut world);
+    world.broker.receive(id, &published("", "work", properties, b"1"), 0);
+    world.broker.receive(other, &published("", "work", &PERSISTENT, &[0; 300_000]), 0);
+    world.send(id, 1, TxCommit {});
+    // What comes behind the commit waits for it.
+    world.send(id, 1, QueueDeclare { queue: "work", passive: true, ..Default::default() });
+    turns(&mut world);
+    let before = names(&world.seen(id));
+    (0..3).for_each(|_| world.commit());
+    turns(&mut world);
+    [before, names(&world.seen(id))]
+}
+
+#[test]
+fn a_commit_waits_while_others_have_filled_the_journal_as_a_publisher_does() {
+    for properties in [PERSISTENT, PropertyFields::default()] {
+        let answers = commit_when_crowded(Faults::default(), &properties);
+        assert_eq!(answers, [vec![], vec!["tx.commit-ok", "queue.declare-ok"]]);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
+fn a_commit_that_is_refused_because_of_others_is_caught() {
+    let faults = Faults { commits_crowded: true, ..Faults::default() };
+    assert_eq!(commit_when_crowded(faults, &PERSISTENT)[0], ["channel.close"]);
 }
 
 #[test]

@@ -23,7 +23,8 @@ const ROUTES_BYTES_MAX: usize = 16 << 20;
 
 impl Broker {
     /// Check the messages of a transaction, as far as the turn goes, and in the end reserve room for them in the journal.
-    /// Returns their routes; None when the check goes on in the next turn.
+    /// Returns their routes; None when the check goes on in the next turn, or when the disk has taken what others have
+    /// recorded.
     ///
     /// # Errors
     /// Return the reason to refuse one of them, or all of them together.
@@ -38,18 +39,36 @@ impl Broker {
         if let Some(reason) = self.fatal() {
             return Err(refused(&format!("nothing can be made durable any more: {reason}")));
         }
+        if transaction.check.is_none() && self.await_logs(channel) {
+            return Ok(None);
+        }
         let mut check = transaction.check.take().unwrap_or_default();
         let mut routed = std::mem::take(&mut self.publishing.routed);
         let checked = self.check_some(channel, transaction.messages(), &mut routed, &mut check);
         self.publishing.routed = routed;
-        if !checked.map_err(FailedAt::at_publish)? {
+        if !checked.map_err(FailedAt::at_publish)? || self.await_logs(channel) {
             transaction.check = Some(check);
             return Ok(None);
         }
-        if self.streams.is_congested() || !self.durability.reserve(check.journal_bytes) {
+        if !self.durability.reserve(check.journal_bytes) {
             return Err(no_room());
         }
         Ok(Some(check.into_routes()))
+    }
+
+    /// Let the connection of a channel wait, as publishers do, if the logs have much to write. Returns whether it waits.
+    fn await_logs(&mut self, channel: ChannelSlot) -> bool {
+        #[cfg(test)]
+        if self.faults.commits_crowded {
+            return false;
+        }
+        if !self.streams.is_congested() && !self.durability.is_congested() {
+            return false;
+        }
+        self.backpressure.await_journal();
+        let connection = self.clients[channel].connection;
+        self.backpressure.block(&mut self.clients, connection);
+        true
     }
 
     /// Check messages that were not checked yet. Returns whether that was all of them.
@@ -128,5 +147,5 @@ fn refused(reason: &str) -> AmqpError {
 }
 
 fn no_room() -> AmqpError {
-    refused("the journal has no room for the transaction now, and nothing of it has happened")
+    refused("the journal has no room for the transaction, and nothing of it has happened")
 }
