@@ -173,6 +173,13 @@ impl Clients {
         self.connections[channel.connection].channels.retain(|(_, other)| *other != slot);
     }
 
+    /// Take all consumers of a connection from the lists of its channels.
+    pub fn take_consumers(&mut self, slot: ConnectionSlot) -> Vec<ConsumerSlot> {
+        let Self { connections, channels, .. } = self;
+        let of_channel = |(_, channel): &(u16, ChannelSlot)| std::mem::take(&mut channels[*channel].consumers);
+        connections[slot].channels.iter().flat_map(of_channel).collect()
+    }
+
     /// Take a consumer out. Its channel's list is the caller's to change.
     pub fn remove_consumer(&mut self, slot: ConsumerSlot) -> Consumer {
         self.consumers.remove(slot)
@@ -397,9 +404,20 @@ impl Clients {
         let channel = &mut self.channels[slot];
         let (connection, number) = (channel.connection, channel.number);
         match channel.held.back_mut() {
-            Some((_, bytes)) => method.encode(number, bytes),
+            Some((_, bytes)) => {
+                let before = bytes.len();
+                method.encode(number, bytes);
+                self.connections[connection].held_answer_bytes += bytes.len() - before;
+            }
             None => self.answer(connection, number, method),
         }
+    }
+
+    /// Drop the answers of a channel that wait for a disk.
+    pub fn drop_held(&mut self, slot: ChannelSlot) {
+        let channel = &mut self.channels[slot];
+        let bytes: usize = channel.held.drain(..).map(|(_, bytes)| bytes.len()).sum();
+        self.connections[channel.connection].held_answer_bytes -= bytes;
     }
 
     /// Write a method.

@@ -92,6 +92,8 @@ pub(crate) struct Connection {
     pub input: Vec<u8>,
     /// Bytes that wait to be written.
     pub out: OutputBuffer,
+    /// The bytes of answers of its channels that wait for a disk.
+    pub held_answer_bytes: usize,
     /// The number of bytes that were handed over to be written last.
     pub handed_over: usize,
     /// The memory of the buffers when it was last counted.
@@ -153,6 +155,7 @@ impl Connection {
             channels: Vec::new(),
             input: Vec::new(),
             out: OutputBuffer::default(),
+            held_answer_bytes: 0,
             handed_over: 0,
             counted_bytes: 0,
             exclusive_queues: Vec::new(),
@@ -205,6 +208,18 @@ impl Connection {
         self.input = Vec::new();
     }
 
+    /// The bytes that wait for the client: to be written, or for a disk before that.
+    #[inline]
+    pub fn waiting_bytes(&self) -> usize {
+        self.out.len() + self.held_answer_bytes
+    }
+
+    /// Whether frames wait for nothing but that the client reads what is written.
+    pub fn awaits_reading(&self) -> bool {
+        let is_free = !self.is_blocked && !self.is_resting && !self.is_held;
+        self.is_suspended && is_free && !self.out.is_empty() && !self.has_ended()
+    }
+
     /// Whether nothing more is read, and everything is written.
     pub fn is_over(&self) -> bool {
         self.has_ended() && self.out.is_empty()
@@ -213,7 +228,7 @@ impl Connection {
     /// The memory of its buffers, here and at the caller, which has what a socket does not take.
     pub fn held_bytes(&self) -> u64 {
         let with_caller = if self.is_writable { 0 } else { self.handed_over };
-        (self.out.capacity() + self.input.capacity() + with_caller) as u64
+        (self.out.capacity() + self.held_answer_bytes + self.input.capacity() + with_caller) as u64
     }
 
     /// Free the memory that a burst needed.

@@ -49,7 +49,7 @@ impl Broker {
     pub(crate) fn resume(&mut self, slot: ConnectionSlot) {
         let connection = &mut self.clients[slot];
         let is_free = !connection.is_blocked && !connection.is_resting && !connection.is_held;
-        if connection.is_suspended && is_free && connection.out.len() < self.options.output_bytes_max {
+        if connection.is_suspended && is_free && connection.waiting_bytes() < self.options.output_bytes_max {
             connection.is_suspended = false;
             self.clients.touch(slot);
             let input = std::mem::take(&mut self.clients[slot].input);
@@ -107,7 +107,8 @@ impl Broker {
             if connection.has_ended() {
                 return bytes.len();
             }
-            if connection.is_blocked || connection.is_resting || connection.out.len() >= self.options.output_bytes_max {
+            let is_full = connection.waiting_bytes() >= self.options.output_bytes_max;
+            if connection.is_blocked || connection.is_resting || is_full {
                 connection.is_suspended = true;
                 self.clients.touch(slot);
                 return at;

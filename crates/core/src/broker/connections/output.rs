@@ -69,7 +69,7 @@ impl Broker {
     /// Resume consumers and frames that waited, since there is room to write again.
     fn relieve(&mut self, slot: ConnectionSlot) {
         let connection = &mut self.clients[slot];
-        if connection.out.len() * 2 > self.options.output_bytes_max {
+        if connection.waiting_bytes() * 2 > self.options.output_bytes_max {
             return;
         }
         connection.is_congested = false;
@@ -125,6 +125,8 @@ impl Broker {
     }
 
     fn hold_back(&mut self, slot: ChannelSlot, marks: DiskMarks, bytes: Vec<u8>) {
+        let connection = self.clients[slot].connection;
+        self.clients[connection].held_answer_bytes += bytes.len();
         self.clients[slot].held.push_back((marks, bytes));
         self.await_disk(slot);
     }

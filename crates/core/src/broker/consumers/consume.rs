@@ -111,7 +111,7 @@ impl Broker {
         let has_tag = |consumer: &ConsumerSlot| self.clients[*consumer].name() == cancel.consumer_tag.as_bytes();
         if let Some(index) = self.clients[channel].consumers.iter().position(has_tag) {
             let consumer = self.clients[channel].consumers.remove(index);
-            self.remove_consumer(consumer);
+            self.remove_consumers(&[consumer]);
         }
         if cancel.no_wait {
             return Ok(());
@@ -119,20 +119,34 @@ impl Broker {
         self.reply(channel, BasicCancelOk { consumer_tag: cancel.consumer_tag }.into())
     }
 
-    /// Remove a consumer, which its channel does not list any more, from its queue. Its unacknowledged deliveries stay
-    /// with the channel. An auto-delete queue goes with its last consumer.
-    pub(crate) fn remove_consumer(&mut self, slot: ConsumerSlot) {
-        let consumer = self.clients.remove_consumer(slot);
-        self.record_last_offset(&consumer);
-        self.leave_stream(slot, &consumer);
-        self.forget_filter(&consumer);
-        let queue = consumer.queue;
-        let it = &mut self.queues[queue];
-        if consumer.is_waiting && it.stream.is_none() {
-            it.ring.remove(slot);
+    /// Remove consumers, which their channels do not list any more, from their queues. Their unacknowledged deliveries stay
+    /// with the channels. An auto-delete queue goes with its last consumer. Cost: linear in the consumers of these queues.
+    pub(crate) fn remove_consumers(&mut self, slots: &[ConsumerSlot]) {
+        let mut removed: Vec<_> = slots.iter().map(|slot| (self.clients[*slot].queue, *slot)).collect();
+        removed.sort_unstable();
+        for group in removed.chunk_by(|a, b| a.0 == b.0) {
+            self.remove_consumers_of(group[0].0, group);
         }
-        it.consumers.retain(|other| *other != slot);
-        it.has_exclusive_consumer &= !consumer.is_exclusive;
+    }
+
+    /// Remove consumers from their queue; `removed` ascends.
+    fn remove_consumers_of(&mut self, queue: QueueId, removed: &[(QueueId, ConsumerSlot)]) {
+        let (mut were_waiting, mut was_exclusive) = (false, false);
+        for (_, slot) in removed {
+            let consumer = self.clients.remove_consumer(*slot);
+            self.record_last_offset(&consumer);
+            self.leave_stream(*slot, &consumer);
+            self.forget_filter(&consumer);
+            were_waiting |= consumer.is_waiting;
+            was_exclusive |= consumer.is_exclusive;
+        }
+        let it = &mut self.queues[queue];
+        let stays = |consumer: ConsumerSlot| removed.binary_search(&(queue, consumer)).is_err();
+        if were_waiting && it.stream.is_none() {
+            it.ring.retain(stays);
+        }
+        it.consumers.retain(|consumer| stays(*consumer));
+        it.has_exclusive_consumer &= !was_exclusive;
         it.used = self.clock.now();
         if it.consumers.is_empty() {
             self.queues.set_timer(queue);
@@ -150,20 +164,28 @@ impl Broker {
         }
     }
 
-    /// Remove the consumers of a queue that is deleted, and tell their clients: behind answers that wait to be given.
-    pub(crate) fn cancel_consumers(&mut self, consumers: Vec<ConsumerSlot>) {
-        for slot in consumers {
+    /// Remove the consumers of a queue that is deleted, and tell their clients: behind answers that wait to be given. Cost:
+    /// linear in the consumers of their channels.
+    pub(crate) fn cancel_consumers(&mut self, mut consumers: Vec<ConsumerSlot>) {
+        let mut channels = Vec::new();
+        for &slot in &consumers {
             let consumer = self.clients.remove_consumer(slot);
             self.record_last_offset(&consumer);
             self.leave_stream(slot, &consumer);
             self.forget_filter(&consumer);
-            let (connection, channel) = self.clients.channel_outlet(consumer.channel);
-            channel.consumers.retain(|other| *other != slot);
+            channels.push(consumer.channel);
+            let (connection, _) = self.clients.channel_outlet(consumer.channel);
             if connection.knows_cancel
                 && let Ok(consumer_tag) = std::str::from_utf8(consumer.name())
             {
                 self.clients.answer_in_order(consumer.channel, BasicCancel { consumer_tag, no_wait: true }.into());
             }
+        }
+        consumers.sort_unstable();
+        channels.sort_unstable();
+        channels.dedup();
+        for channel in channels {
+            self.clients[channel].consumers.retain(|consumer| consumers.binary_search(consumer).is_err());
         }
     }
 

@@ -159,9 +159,13 @@ impl Broker {
         numbers[8] = entry.redelivered.into();
         let frame_max = connection.frame_max as usize;
         // Behind the answers that the channel still waits to give.
+        let is_held = !channel.held.is_empty();
         let out = channel.held.back_mut().map_or_else(|| connection.out.tail(), |(_, bytes)| bytes);
+        let before = out.len();
         put_method(out, channel.number, [&GET_OK, &numbers, parts.route, &left.to_be_bytes()]);
         put_content(out, channel.number, parts.properties, parts.body, frame_max);
+        let written = out.len() - before;
+        connection.held_answer_bytes += if is_held { written } else { 0 };
         self.metrics.delivered += 1;
         let connection = channel.connection;
         if !no_ack {

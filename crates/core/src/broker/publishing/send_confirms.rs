@@ -117,7 +117,9 @@ impl Broker {
                 self.clients[channel].held = held;
                 return self.await_disk(channel);
             }
-            self.clients[connection].out.tail().extend_from_slice(bytes);
+            let it = &mut self.clients[connection];
+            it.held_answer_bytes -= bytes.len();
+            it.out.tail().extend_from_slice(bytes);
             self.clients.touch(connection);
             held.pop_front();
         }

@@ -161,6 +161,11 @@ fn channels(broker: &Broker) -> Result<(), String> {
                 return Err(format!("connection {number:?} has a channel that is not its own"));
             }
         }
+        let channels = connection.channels.iter().map(|(_, slot)| &broker.clients[*slot]);
+        let held: usize = channels.flat_map(|channel| &channel.held).map(|(_, bytes)| bytes.len()).sum();
+        if held != connection.held_answer_bytes {
+            return Err(format!("connection {number:?} holds answers of {held} bytes, and counts others"));
+        }
         let rests = broker.turn.is_waiting(Handle { id: number, serial: connection.serial });
         if connection.is_resting != rests {
             return Err(format!("connection {number:?} waits for a turn that does not come"));
