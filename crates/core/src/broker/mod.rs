@@ -153,6 +153,7 @@ impl Broker {
         self.shed_unfinished();
         self.spill_older();
         self.feed_sparingly();
+        self.try_held_letters();
         self.try_blocked_again();
         self.finish();
     }

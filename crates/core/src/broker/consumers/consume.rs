@@ -198,6 +198,9 @@ impl Broker {
         refuse_unacknowledged(self.queues[queue].policy.address, get.no_ack)?;
         self.clients[channel].is_timed |= self.queues[queue].policy.consumer_timeout_ms.is_some();
         self.queues[queue].used = self.clock.now();
+        if self.queues[queue].held.are_too_many() {
+            return self.reply(channel, BasicGetEmpty { cluster_id: "" }.into());
+        }
         while self.expire_head(queue) {
             let Some(entry) = self.queues.pop(queue, &self.messages) else {
                 return self.reply(channel, BasicGetEmpty { cluster_id: "" }.into());

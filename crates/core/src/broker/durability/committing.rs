@@ -73,7 +73,7 @@ impl Broker {
                 }
             });
         }
-        for letter in self.letters.iter().filter(|letter| letter.reason == Reason::Rejected) {
+        for letter in self.all_letters().filter(|letter| letter.reason == Reason::Rejected) {
             if let (Some(durable_id), Kept::Saved { record, .. }) =
                 (letter.source.durable_id, self.messages.get(letter.entry.message).kept)
             {

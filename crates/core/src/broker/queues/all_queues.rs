@@ -120,6 +120,14 @@ impl Queues {
         entry
     }
 
+    /// Note that a queue may have room for senders that wait, because it holds fewer dead letters.
+    pub fn note_room(&mut self, id: QueueId) {
+        let queue = &self.queues[id];
+        if queue.has_waiting_senders {
+            self.relieved.push(Handle { id, serial: queue.serial });
+        }
+    }
+
     /// Note that a queue may have room for senders that wait.
     fn relieve(&mut self, id: QueueId, queue: &Queue) {
         if queue.has_waiting_senders {

@@ -11,6 +11,7 @@ use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ConsumerSlot, MessageId};
 use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
 use crate::broker::queues::entries::Entries;
+use crate::broker::queues::held_letters::HeldLetters;
 use crate::broker::queues::policy::{Overflow, Policy};
 use crate::broker::streams::stream::Stream;
 
@@ -58,6 +59,8 @@ pub(crate) struct Queue {
     pub is_spillable: bool,
     /// Whether senders wait until it has room.
     pub has_waiting_senders: bool,
+    /// Dead letters of this queue that no queue takes.
+    pub held: HeldLetters,
     ready: Entries,
     ready_bytes: u64,
     /// The number of ready entries that can expire.
@@ -83,6 +86,7 @@ impl Queue {
             published: 0,
             is_spillable: false,
             has_waiting_senders: false,
+            held: HeldLetters::default(),
             ready: Entries::default(),
             ready_bytes: 0,
             expiring: 0,
@@ -217,7 +221,13 @@ impl Queue {
     }
 
     fn has_no_room(&self, size: usize) -> bool {
-        self.policy.is_over(self.ready.len() as u64 + 1, self.ready_bytes + size as u64)
+        self.has_no_room_for(1, size as u64)
+    }
+
+    /// Whether `count` more messages of `bytes` would not fit. Dead letters that the queue holds take room.
+    pub fn has_no_room_for(&self, count: u64, bytes: u64) -> bool {
+        let (held, held_bytes) = (self.held.len() as u64, self.held.size_bytes());
+        self.policy.is_over(self.ready.len() as u64 + held + count, self.ready_bytes + held_bytes + bytes)
     }
 
     /// The time at which a message that is put here `now` expires: after its own time to live or the queue's, whichever

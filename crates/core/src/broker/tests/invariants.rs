@@ -57,7 +57,7 @@ fn references(broker: &Broker) -> Result<(), String> {
     let out = out.chain(broker.clients.orphans().map(|it| it.entry));
     let out =
         out.chain(broker.publishing.commit().into_iter().flat_map(|commit| commit.deliveries()).map(|it| it.entry));
-    let letters = broker.letters.iter().map(|letter| letter.entry);
+    let letters = broker.all_letters().map(|letter| letter.entry);
     for entry in ready.chain(unreachable).chain(letters).chain(out.filter(|entry| entry.message != MessageId::NONE)) {
         *counted.entry(entry.message).or_default() += 1;
     }
@@ -209,6 +209,7 @@ fn memory(broker: &Broker) -> Result<(), String> {
 fn work(broker: &Broker) -> Result<(), String> {
     for (number, queue) in broker.queues.iter() {
         if !queue.is_runnable
+            && !queue.held.are_too_many()
             && let Some(consumer) = queue.consumers.iter().find(|consumer| broker.can_take(**consumer))
             && queue.front().is_some_and(|front| front.expires > broker.clock.now())
         {
