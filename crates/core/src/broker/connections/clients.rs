@@ -288,19 +288,27 @@ impl Clients {
         self.channels[slot].roll_back(&mut self.room);
     }
 
-    /// Move the deliveries that are settled to the transaction of their channel. False when none has this tag.
+    /// Keep the settlement of the delivery with this tag for the transaction of its channel. False when none has it.
     pub fn settle_in_transaction(&mut self, slot: ChannelSlot, settle: Settle) -> bool {
         let channel = &mut self.channels[slot];
         let Some(transaction) = &mut channel.transaction else { return false };
-        let before = channel.unacknowledged.len();
-        if settle.multiple {
-            while let Some(delivery) = channel.unacknowledged.settle_oldest(settle.through(), &mut self.room) {
-                transaction.settle(settle.settlement, delivery);
-            }
-        } else if let Some(delivery) = channel.unacknowledged.settle(settle.tag, &mut self.room) {
+        let Some(delivery) = channel.unacknowledged.settle(settle.tag, &mut self.room) else { return false };
+        transaction.settle(settle.settlement, delivery);
+        true
+    }
+
+    /// Keep the settlement of the oldest deliveries through a tag for the transaction, at most `count_max`. Returns how many.
+    pub fn settle_oldest_in_transaction(&mut self, slot: ChannelSlot, settle: Settle, count_max: usize) -> usize {
+        let channel = &mut self.channels[slot];
+        let Some(transaction) = &mut channel.transaction else { return 0 };
+        let mut count = 0;
+        while count < count_max
+            && let Some(delivery) = channel.unacknowledged.settle_oldest(settle.tag, &mut self.room)
+        {
             transaction.settle(settle.settlement, delivery);
+            count += 1;
         }
-        settle.multiple || channel.unacknowledged.len() < before
+        count
     }
 
     /// Take out the delivery of a channel with this tag, if it waits.

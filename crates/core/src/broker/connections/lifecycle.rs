@@ -184,7 +184,12 @@ impl Broker {
         channel.incoming = None;
         self.clients.roll_back(slot);
         let channel = &mut self.clients[slot];
-        channel.transaction = None;
+        if channel.transaction.take().is_some() {
+            // What it had begun to settle is rolled back, too.
+            let connection = channel.connection;
+            self.clients[connection].settling.retain(|(of, settle)| *of != slot || !settle.is_kept);
+        }
+        let channel = &mut self.clients[slot];
         channel.confirms = None;
         channel.memo = None;
         self.clients.drop_held(slot);

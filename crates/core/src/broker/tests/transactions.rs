@@ -6,6 +6,7 @@ use crate::amqp::method::{
     QueueUnbind, TxCommit, TxRollback, TxSelect,
 };
 use crate::amqp::{FieldValue, Method, PropertyFields, RawTable};
+use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::durable::DurableOptions;
 use crate::broker::simulation::Faults;
 use crate::broker::{BrokerOptions, ConnectionId};
@@ -328,4 +329,44 @@ fn commits_are_carried_out_one_after_the_other() {
     assert_eq!(answers.iter().filter(|names| **names == ["tx.commit-ok"]).count(), 2, "{answers:?}");
     assert_eq!(answers.iter().filter(|names| **names == ["channel.close"]).count(), 1, "{answers:?}");
     assert_eq!(world.broker.metrics().messages_ready, 2 * 400 * 100, "all of a transaction or nothing");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too many messages for miri")]
+fn many_acknowledgements_of_a_transaction_are_kept_and_carried_out_a_little_at_a_time() {
+    const COUNT: u64 = 50_000;
+    for is_committed in [true, false] {
+        let mut world = TestBroker::default();
+        let owner = world.connect();
+        world.declare(owner, "work");
+        (0..COUNT).for_each(|_| world.publish(owner, "", "work", b"x"));
+        let id = transactional(&mut world);
+        (0..COUNT).for_each(|_| world.send(id, 1, BasicGet { queue: "work", ..Default::default() }));
+        while world.broker.metrics().messages_ready > 0 || world.broker.has_work() {
+            world.more(id);
+        }
+        world.seen(id);
+        let before = world.broker.memory().unfinished;
+        world.send(id, 1, BasicAck { delivery_tag: 0, multiple: true });
+        let kept = |world: &TestBroker| (world.broker.memory().unfinished - before) / size_of::<Delivery>() as u64;
+        assert!((1..=10_000).contains(&kept(&world)), "{} are kept in one call", kept(&world));
+        if !is_committed {
+            world.broker.work(0);
+            world.broker.disconnect(id, 0);
+            turns(&mut world);
+            assert_eq!(world.broker.metrics().messages_ready, COUNT, "nothing was committed");
+            continue;
+        }
+        world.send(id, 1, TxCommit {});
+        let (mut acknowledged, mut calls) = (0, 0);
+        while world.broker.has_work() {
+            world.broker.work(0);
+            let now = world.broker.metrics().acknowledged;
+            assert!(now - acknowledged <= 20_000, "{} in one call", now - acknowledged);
+            (acknowledged, calls) = (now, calls + 1);
+        }
+        assert!(calls > 4, "{calls} calls");
+        assert_eq!((names(&world.seen(id)), acknowledged), (vec!["tx.commit-ok"], COUNT));
+        assert_eq!(world.broker.metrics().messages, 0);
+    }
 }
