@@ -73,6 +73,10 @@ impl Broker {
             return;
         }
         connection.is_congested = false;
+        if connection.is_suspended {
+            // While it was not read, it could not be heard.
+            connection.heard = self.clock.now();
+        }
         self.wake_connection(slot);
         self.resume(slot);
         self.finish();

@@ -113,6 +113,7 @@ fn a_client_that_reads_slowly_while_its_frames_wait_goes_on() {
         count += 1;
     }
     assert!(count > 5, "{count} pieces");
+    wait(&mut world, 15);
     world.broker.receive(id, &HEARTBEAT, world.now);
     world.seen(id);
     assert!(world.broker.wants_input(id));
