@@ -535,7 +535,7 @@ Another process appends lines to a file at a steady rate. The pipeline matches t
     ),
     PageSection(
         "sinks",
-        "The homes of notifications",
+        "Where notifications are stored",
         """
 A round is one batch. It is matched and written to a SQLite file, a PostgreSQL database on this machine, or Delta
 tables. The baseline matches the same messages and writes nothing. All sync their commits to disk.""",

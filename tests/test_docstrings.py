@@ -11,6 +11,7 @@ MODULES = [
     "tamis",
     "tamis.engine.engine",
     "tamis.errors",
+    "tamis.loopback",
     "tamis.message",
     "tamis.name_hints",
     "tamis.notify.content",

@@ -37,7 +37,7 @@ def expect_text(value: object, name: str) -> str:
 
 
 def has_disk_failed(error: BaseException | None) -> bool:
-    """Whether `error`, or an error that caused it, says that a file system is gone or broken."""
+    """Return whether `error`, or an error that caused it, says that a file system is gone or broken."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _DISK_FAILED:
             return True
@@ -54,7 +54,7 @@ class ConfigError(TamisError):
 
 
 class StoreError(TamisError):
-    """The query store cannot be used: a newer version wrote it, it is no store, or it cannot be written."""
+    """The query store cannot be used: a newer version wrote it, it is not a store, or it cannot be written."""
 
 
 class NotAllowedError(StoreError):
@@ -114,7 +114,7 @@ class QueryError(ValueError):
 
     Attributes:
         text: the whole query.
-        position: of the error in `text`, in characters from 0.
+        position: the position of the error in `text`, in characters from 0.
         expected: what was expected at that position, as the object of "expected ...".
         hint: what to try instead, or None.
 
@@ -141,7 +141,7 @@ class QueryError(ValueError):
 
 
 class QueryWarning(UserWarning):
-    """A query is read as it is written, and probably means something else; the text ends with a caret under the place.
+    """A query is valid and probably a mistake; the text ends with a caret under the position.
 
     Attributes:
         text: the whole query.

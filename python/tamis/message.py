@@ -46,7 +46,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def to_micros(instant: datetime) -> int:
-    """Microseconds since 1970-01-01 UTC; a naive `instant` counts as UTC.
+    """Return microseconds since 1970-01-01 UTC; a naive `instant` counts as UTC.
 
     >>> to_micros(datetime(1970, 1, 1, 0, 0, 1))
     1000000
@@ -56,12 +56,12 @@ def to_micros(instant: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """The instant `micros` microseconds after 1970-01-01 UTC."""
+    """Return the instant `micros` microseconds after 1970-01-01 UTC."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
 def to_plain(value: object) -> object:
-    """The plain value that a date or a numpy scalar stands for; a date is midnight UTC.
+    """Return the plain value that a date or a numpy scalar stands for; a date is midnight UTC.
 
     Raises:
         TypeError: no property can have this value; the text says what was expected.
@@ -78,7 +78,7 @@ def to_plain(value: object) -> object:
 
 
 def _without_numpy(value: Any) -> object:
-    """The Python value of a numpy scalar, which is known by its class, since the library does not import numpy."""
+    """Return the Python value of a numpy scalar. Its class identifies it, because numpy is not imported."""
     names = {base.__name__ for base in type(value).__mro__ if base.__module__ == "numpy"}
     if "generic" not in names or "timedelta64" in names:
         return value

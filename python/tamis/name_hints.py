@@ -54,20 +54,20 @@ class NameHints:
             self._seen |= names
 
     def hints(self) -> list[str]:
-        """One line for each name that no message had and that is close to a name they had, at most ten."""
+        """Return one line for each name that no message had and that is close to a name they had, at most ten."""
         pairs = likely_names(sorted(self._missing), self._seen)
         return [f"no message has '{name}'; did you mean '{near}'?" for name, near in pairs]
 
 
 def likely_names(missing: Iterable[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
-    """The first names of `missing`, at most ten, each with the name of `known` that was probably meant."""
+    """Return the first names of `missing`, at most ten, each with the name of `known` that was probably meant."""
     tried = islice(missing, max(1, COMPARISONS_MAX // max(1, len(known))))
     pairs = ((name, nearest(name, known)) for name in tried)
     return islice(((name, near) for name, near in pairs if near), HINTS_MAX)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The name among `known` that was probably meant by `name`; one that differs only in case comes first."""
+    """Return the name among `known` that was probably meant by `name`; one that differs only in case comes first."""
     if len(name) > CHARACTERS_MAX:
         return None
     import difflib
@@ -79,7 +79,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def dotted_names(properties: Mapping[str, Any]) -> Iterator[str]:
-    """Every name that reaches a value, including dotted names into mappings and through lists."""
+    """Yield every name that reaches a value, including dotted names into mappings and through lists."""
     waiting: list[tuple[str, Any]] = list(properties.items())
     while waiting:
         name, value = waiting.pop()

@@ -7,7 +7,7 @@ import time
 
 
 def retry_after_s(text: str | None) -> float:
-    """The time that the header asks for, in seconds; 0 without one. It is a number of seconds or a date.
+    """Return the time that the header asks for, in seconds; 0 without one. It is a number of seconds or a date.
 
     Args:
         text: the value of the header, or None.

@@ -12,6 +12,10 @@ from tamis.errors import StoreError
 _SCHEMES = ("postgresql", "postgres")
 
 
+class PasswordInUrlError(StoreError):
+    """The URL of a store has a password, which must not stand in a file or in the list of processes."""
+
+
 @dataclass(frozen=True)
 class ServerUrl:
     """The URL of a database of a PostgreSQL server, without a password.
@@ -23,7 +27,7 @@ class ServerUrl:
     text: str
 
     def __str__(self) -> str:
-        """The URL."""
+        """Return the URL."""
         return self.text
 
 
@@ -35,7 +39,8 @@ def place_of(path_or_url: str | Path | ServerUrl) -> Place:
     """Return the address of the store that a path, ``sqlite:///path`` or ``postgresql://user@host:port/db`` names.
 
     Raises:
-        StoreError: the URL names another kind of database, or has a password.
+        StoreError: the URL names another kind of database.
+        PasswordInUrlError: the URL has a password.
     """
     if isinstance(path_or_url, ServerUrl):
         return path_or_url
@@ -51,12 +56,12 @@ def place_of(path_or_url: str | Path | ServerUrl) -> Place:
 
 
 def exists(place: Place) -> bool:
-    """Whether there may be a store: of a file whether it is there, and of a server always."""
+    """Return whether a store may exist: a file must be there; a server is not asked."""
     return isinstance(place, ServerUrl) or place.exists()
 
 
 def is_same(one: Place, other: Place) -> bool:
-    """Whether two names lead to one store."""
+    """Return whether two names lead to one store."""
     if isinstance(one, Path) and isinstance(other, Path):
         return one.resolve() == other.resolve()
     return one == other
@@ -69,8 +74,7 @@ def _server(text: str) -> ServerUrl:
     except ValueError as error:
         raise StoreError(f"expected postgresql://user@host:port/database: {error}") from error
     if password is not None or "password=" in parts.query:
-        # It must not be shown, and not stand in a file or in the list of processes.
-        raise StoreError(
+        raise PasswordInUrlError(
             "the URL of the store has a password: leave it out, and give it in PGPASSWORD or in ~/.pgpass, as to every "
             "program of PostgreSQL"
         )

@@ -108,7 +108,7 @@ def test_a_group_that_is_numbered_anew_is_read_again_and_its_articles_are_known(
     server.groups["alt.test"] = {}
     server.post(article(4), article(5))
     assert subjects(reader.later()) == [
-        "the group was read up to article 5 and now ends at 2: it is numbered anew",
+        "the group was read up to article 5 and now ends at 2: it was renumbered",
         "number 5",
     ]
 

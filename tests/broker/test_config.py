@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tamis.broker.config import BrokerConfig, JournalConfig, LimitsConfig, LogConfig, TlsConfig, is_loopback
+from tamis.broker.config import BrokerConfig, JournalConfig, LimitsConfig, LogConfig, TlsConfig
 from tamis.errors import ConfigError
+from tamis.loopback import is_loopback
 
 GOOD = """\
 data = "broker"

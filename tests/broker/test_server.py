@@ -24,6 +24,10 @@ from typing import Any
 import pika
 import pytest
 import trustme
+from pamqp import commands
+from pamqp.body import ContentBody
+from pamqp.frame import marshal
+from pamqp.header import ContentHeader
 from pika.exceptions import (
     AMQPConnectionError,
     ConnectionClosedByBroker,
@@ -588,6 +592,31 @@ def test_tls_with_a_password(tls_broker: RunningBroker, certificates: Certificat
         queue = channel.queue_declare("", exclusive=True).method.queue
         channel.basic_publish("", queue, b"x" * 500_000)
         assert get(channel, queue) == b"x" * 500_000
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3])
+def test_a_confirm_over_tls_does_not_wait_for_what_the_client_sends_next(
+    tls_broker: RunningBroker, certificates: Certificates, pieces: int
+) -> None:
+    persistent = ContentHeader(body_size=6, properties=commands.Basic.Properties(delivery_mode=2))
+    parts = (commands.Basic.Publish(routing_key="kept"), persistent, ContentBody(b"secret"))
+    frames = b"".join(marshal(part, 1) for part in parts)
+    plain = socket.create_connection(("127.0.0.1", tls_broker.tls_port))
+    with certificates.context().wrap_socket(plain, server_hostname="localhost") as wire:
+        wire.settimeout(20)
+        shake_hands(wire)
+        for name, fields in (
+            ("channel.open", {}),
+            ("confirm.select", {}),
+            ("queue.declare", {"queue": "kept", "durable": True}),
+        ):
+            wire.sendall(method(name, 1, **fields))
+            wait_for(wire, f"{name}-ok")
+        for _ in range(10):
+            for start in range(pieces):  # each piece is a read of its own
+                wire.sendall(frames[start : start + 1] if start < pieces - 1 else frames[start:])
+                time.sleep(0.01)
+            wait_for(wire, "basic.ack")
 
 
 def test_a_certificate_logs_in_the_user_that_it_names(tls_broker: RunningBroker, certificates: Certificates) -> None:

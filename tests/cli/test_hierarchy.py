@@ -49,7 +49,7 @@ def test_a_hierarchy_is_set_shown_listed_and_removed(tamis: Tamis, folder: Path)
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"a": "b"}', "stdin: 'a': its parent 'b' is no value of the hierarchy"),
+        ('{"a": "b"}', "stdin: 'a': its parent 'b' is not a value of the hierarchy"),
         ('{"a": 5}', "stdin: 'a': expected its parent as text, or null, not 5"),
         ("[]", "stdin: expected a table"),
         ("{", "stdin: Expecting property name"),

@@ -243,7 +243,7 @@ def test_a_query_of_a_file_is_neither_changed_nor_removed_by_hand(tamis: Tamis, 
     for arguments in (["add", "frost", "a = 1"], ["remove", "frost"]):
         done = tamis("query", *arguments)
         assert done.returncode == 2
-        assert f"query 'frost' stands in the file {files / 'queries.txt'}; change it there" in done.stderr
+        assert f"query 'frost' belongs to the file {files / 'queries.txt'}; change it there" in done.stderr
     assert f"from:       {files / 'queries.txt'}" in tamis("query", "show", "frost").stdout
 
 

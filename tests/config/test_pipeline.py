@@ -73,7 +73,10 @@ def test_a_good_file_says_all_that_it_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("hierarchy", "expected"),
     [
-        ('attribute = "g"\nparents = { a = "b" }', "line 4: parents: 'a': its parent 'b' is no value of the hierarchy"),
+        (
+            'attribute = "g"\nparents = { a = "b" }',
+            "line 4: parents: 'a': its parent 'b' is not a value of the hierarchy",
+        ),
         ('attribute = "g"\nparents = { a = 5 }', "line 4: parents: 'a': expected its parent as text"),
         ('attribute = "g"\nparents = 5', "line 4: parents: expected a table"),
         ('attribute = "g"', "line 2: expected either 'parents' or 'file'"),

@@ -22,8 +22,8 @@ from tamis.config.pipeline import PipelineConfig
 from tamis.config.pipeline_check import check
 from tamis.errors import ConfigError, StoreError
 from tamis.notify.channels.channel import ChannelError
-from tamis.notify.channels.database import COLUMNS, DatabaseChannel
-from tamis.notify.channels.rows import storable
+from tamis.notify.channels.database import DatabaseChannel
+from tamis.notify.channels.rows import COLUMNS, storable
 from tamis.notify.engine import NotificationEngine
 from tamis.store import NotificationRecord, Store
 from tests.notify.conftest import Clock
@@ -277,4 +277,4 @@ def test_the_check_tells_of_a_file_or_a_secret_that_is_not_there(tmp_path: Path)
 def test_a_line_and_a_row_have_the_same_names(record: NotificationRecord) -> None:
     from tamis.notify.channels.jsonl import as_json
 
-    assert [column.name for column in COLUMNS if column.name != "owner"] == list(as_json(record))
+    assert [name for name in COLUMNS if name != "owner"] == list(as_json(record))

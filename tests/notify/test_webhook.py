@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from tamis.config.deliveries import WebhookDelivery
+from tamis.config.owners import OwnerConfig
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import ConfigError
-from tamis.notify.channels.webhook import signature
+from tamis.notify.channels.webhook import WebhookChannel, signature
 from tamis.notify.engine import DeliveryCounts, NotificationEngine
-from tamis.store import Store
+from tamis.store import DueDelivery, NotificationRecord, Store
 from tests.notify.conftest import Clock
 from tests.store.rows import fill
 
@@ -223,3 +224,20 @@ def test_a_variable_without_a_secret_is_named(value: str | None, store: Store, m
         monkeypatch.setenv("NEW_SECRET", value)
     with pytest.raises(ConfigError, match="NEW_SECRET"):
         NotificationEngine(store, [hook(1)])
+
+
+def test_an_unknown_profile_has_the_time_zone_of_its_owner(
+    record: NotificationRecord, receiver: Receiver, tmp_path: Path
+) -> None:
+    (tmp_path / "webhook.json").write_text('{"zone": {{ zone | tojson }}, "owner": {{ owner | tojson }}}')
+    owners = {"ann": OwnerConfig(name="ann", time_zone="Europe/Berlin")}
+    channel = WebhookChannel(hook(receiver.port, templates=tmp_path), owners)
+    channel.open()
+    for number, owner in enumerate(("ann", "ann/gone", "bob")):
+        assert channel.deliver([DueDelivery(number, 0, record, owner=owner)]).failures == {}
+    channel.close()
+    assert [json.loads(body) for _, body in receiver.received] == [
+        {"zone": "Europe/Berlin", "owner": "ann"},
+        {"zone": "Europe/Berlin", "owner": "ann/gone"},
+        {"zone": "UTC", "owner": "bob"},
+    ]

@@ -72,7 +72,11 @@ def test_every_language_has_a_text(language: str, text: str, expected: tamis.Que
             '[[query]]\nkey = "a"\ntext = "x"\n[[query]]\ntext = "y"\nkey = "a"\n',
             "line 6: the key 'a' is already on line 2",
         ),
-        ("q.toml", '[[hierarchy]]\nattribute = "g"\nparents = {a = "b"}\n', "line 3: 'a': its parent 'b' is no value"),
+        (
+            "q.toml",
+            '[[hierarchy]]\nattribute = "g"\nparents = {a = "b"}\n',
+            "line 3: 'a': its parent 'b' is not a value",
+        ),
         ("q.toml", '[[hierarchy]]\nattribute = "g"\n', "line 1: expected either 'parents' or 'file'"),
         ("q.toml", "[[hierarchy]]\nattribute = 5\nparents = {}\n", "line 2: expected 'attribute'"),
         (

@@ -8,7 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tamis
 from tamis.errors import ConfigError, TamisError
@@ -191,10 +194,28 @@ def test_a_worker_opens_a_snapshot_once_and_again_when_it_was_replaced(
         engine.add(key, tamis.selector("a = 1"))
         engine.save(path)
         for _ in range(3):
-            assert worker.open_engine(str(path)).match({"a": 1}) == [key]
+            assert worker.open_engine((str(path), ())).match({"a": 1}) == [key]
     assert len(opened) == 2
 
 
 def test_a_snapshot_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(tamis.SnapshotError, match="nowhere.tamis"):
-        worker.open_engine(str(tmp_path / "nowhere.tamis"))
+        worker.open_engine((str(tmp_path / "nowhere.tamis"), ()))
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=6) | st.none(), max_size=8),
+    st.sampled_from([0, 3, worker.KEYS_KEPT_MAX]),
+    st.sampled_from([0, 4, worker.ID_MAX]),
+)
+def test_the_column_of_keys_is_what_the_engine_says(rows: list[list[int] | None], kept_max: int, id_max: int) -> None:
+    engine: tamis.Engine[str] = tamis.Engine()
+    engine.add_many((f"é{number}", tamis.selector("a = 1")) for number in range(10))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "KEYS_KEPT_MAX", kept_max)
+        patch.setattr(worker, "ID_MAX", id_max)
+        for end in range(len(rows) + 1):
+            ids = pa.array(rows[:end], pa.list_(pa.uint64()))
+            wanted = [None if row is None else engine.keys(row) for row in rows[:end]]
+            assert worker._keys(engine, ids).to_pylist() == wanted

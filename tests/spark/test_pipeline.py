@@ -375,7 +375,7 @@ def test_a_snapshot_that_cannot_be_written_is_told(workshop: Workshop, monkeypat
     write_lines(workshop.folder / "in.jsonl", range(3))
     workshop.adapter("lines", "jsonl", workshop.folder / "in.jsonl")
     with pytest.raises(
-        TamisError, match=r"queries-[0-9a-f]+-0\.tamis: cannot be written or read: No space left on device"
+        TamisError, match=r"queries-[0-9a-f]+-1\.tamis: cannot be written or read: No space left on device"
     ):
         workshop.run()
 

@@ -110,33 +110,47 @@ def test_the_same_mail_in_two_folders_is_told_once(on_server: Workshop, shared: 
         assert len(outbox(store)) == 30
 
 
+def _numbered_lines(workshop: Workshop, more: str = "", max_messages: int = 10_000) -> None:
+    """Make 300 messages, and an adapter that reads them."""
+    lines = workshop.folder / "lines.jsonl"
+    lines.write_text("".join(f'{{"a": {number}}}\n' for number in range(300)) + more)
+    workshop.adapter("lines", "jsonl", lines, max_messages)
+
+
+def _before_first_commit(monkeypatch: pytest.MonkeyPatch, store: Store, work: Callable[[], None]) -> threading.Event:
+    """Do `work` just before the store commits its first batch; the event tells that it was done."""
+    commit, done = store.commit_staged, threading.Event()
+
+    def work_and_commit(*arguments: object, **options: object) -> object:
+        if not done.is_set():
+            done.set()
+            work()
+        return commit(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "commit_staged", work_and_commit)
+    return done
+
+
 def test_a_server_that_restarts_is_waited_for(
     on_server: Workshop,
     postgres: Server,
     in_background: Callable[[Callable[[], object]], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lines = on_server.folder / "lines.jsonl"
-    lines.write_text("".join(f'{{"a": {number}}}\n' for number in range(300)))
-    on_server.adapter("lines", "jsonl", lines, max_messages=100)
+    def restart() -> None:
+        time.sleep(1)
+        postgres.start()
+
+    def lose() -> None:
+        postgres.stop()
+        in_background(restart)
+
+    _numbered_lines(on_server, max_messages=100)
     with on_server.store as store:
         store.add_query(QuerySpec("q", "a >= 0"))
-        commit, told = store.commit_staged, threading.Event()
-
-        def commit_and_lose(*arguments: object, **options: object) -> object:
-            if not told.is_set():
-                told.set()
-                postgres.stop()
-                in_background(restart)
-            return commit(*arguments, **options)  # type: ignore[arg-type]
-
-        def restart() -> None:
-            time.sleep(1)
-            postgres.start()
-
-        monkeypatch.setattr(store, "commit_staged", commit_and_lose)
+        lost = _before_first_commit(monkeypatch, store, lose)
         on_server.run()
-        assert told.is_set()
+        assert lost.is_set()
         assert sorted(it[4] for it in outbox(store)) == sorted({it[4] for it in outbox(store)})
         assert len(outbox(store)) == 300
 
@@ -144,21 +158,14 @@ def test_a_server_that_restarts_is_waited_for(
 def test_a_server_that_crashes_loses_no_staged_rows(
     on_server: Workshop, postgres: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lines = on_server.folder / "lines.jsonl"
-    lines.write_text("".join(f'{{"a": {number}}}\n' for number in range(300)) + "no message\n")
-    on_server.adapter("lines", "jsonl", lines)
+    def crash() -> None:
+        postgres.crash()
+        postgres.start()
+
+    _numbered_lines(on_server, "no message\n")
     with on_server.store as store:
         store.add_query(QuerySpec("q", "a >= 0"))
-        commit, crashed = store.commit_staged, threading.Event()
-
-        def crash_and_commit(*arguments: object, **options: object) -> object:
-            if not crashed.is_set():
-                crashed.set()
-                postgres.crash()
-                postgres.start()
-            return commit(*arguments, **options)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(store, "commit_staged", crash_and_commit)
+        _before_first_commit(monkeypatch, store, crash)
         summary = on_server.run()
         assert "lost 300 of 300 rows of the batch" in caplog.text, "recovery empties tables that are not logged"
         assert (summary.notifications, summary.dead) == (300, 1)
@@ -172,7 +179,7 @@ def test_what_keeps_a_task_from_writing_is_one_sentence(postgres: Server, tmp_pa
     def copy(conninfo: str) -> None:
         staging = Staging.named("none")
         options = {"conninfo": conninfo, "place": url, "staging": staging, "source": "inbox"}
-        list(postgres_worker.copy_rows("no snapshot", iter(()), **options))  # type: ignore[arg-type]
+        list(postgres_worker.copy_rows(("no snapshot", ()), iter(()), **options))  # type: ignore[arg-type]
 
     with patch.object(postgres_worker, "WAIT_S", 0.0):
         with pytest.raises(StoreError, match=f"{url}: wrong user or password"):

@@ -13,6 +13,7 @@ from tamis import Engine, QuerySpec
 from tamis.errors import TamisError
 from tamis.spark.matching.worker import match_ids_timed
 from tamis.store import Store
+from tests.spark.mail import outbox
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +29,7 @@ def test_a_row_that_cannot_be_read_keeps_no_other_from_matching(tmp_path: Path, 
     engine.save(tmp_path / "q.tamis")
     texts = [f'{{"a": {number}}}' for number in range(count)]
     texts[1] = "[1]"
-    found = match_ids_timed(str(tmp_path / "q.tamis"), ["properties"], [pa.array(texts)])
+    found = match_ids_timed((str(tmp_path / "q.tamis"), ()), ["properties"], [pa.array(texts)])
     assert len(found) == count
     assert [number for number, ids in enumerate(found.field("ids").to_pylist()) if ids != [0]] == [1]
     errors = found.field("error").to_pylist()
@@ -94,3 +95,27 @@ def test_a_row_that_cannot_be_read_is_a_dead_letter(tmp_path: Path, spark: Spark
     assert letters[9] == ("no message", b"raw")
     assert "expected an object" in letters[1][0]
     assert letters[1][1] == b"[1]"
+
+
+@pytest.mark.spark
+def test_workers_apply_what_changed_between_two_batches(tmp_path: Path, spark: SparkSession) -> None:
+    from tamis.spark.batch import process_batch
+    from tamis.spark.sinks.driver import DriverSink
+    from tamis.spark.sinks.sink import Batch
+    from tamis.spark.snapshots import Snapshots
+
+    changes = (
+        lambda: store.add_queries([QuerySpec("a", "n >= 0"), QuerySpec("b", "n > 5")]),
+        lambda: store.add_query(QuerySpec("c", "size = 1")),  # no query before asked for the size
+        lambda: (store.remove_query("a"), store.add_query(QuerySpec("b", "n = 0"))),
+    )
+    with Store.open(tmp_path / "s.sqlite") as store:
+        snapshots, sink = Snapshots(store, tmp_path / "work"), DriverSink(store)
+        for number, change in enumerate(changes):
+            change()
+            row = ("t", '{"n": 9, "size": 1}', None, None, "p", number, f"d{number}", None, None, None)
+            batch = Batch("s", number, "inbox", ())
+            process_batch(store, snapshots, sink, batch, spark.createDataFrame([row], ROWS))
+        found = {(offset, key, version) for key, version, _, _, offset in outbox(store)}
+    assert found == {(0, "a", 1), (0, "b", 1), (1, "a", 1), (1, "b", 1), (1, "c", 1), (2, "c", 1)}
+    assert len(list((tmp_path / "work").glob("*.tamis"))) == 1

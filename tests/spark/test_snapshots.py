@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.engine import Engine
 from tamis.errors import ConfigError
 from tamis.query import QuerySpec, predicates
+from tamis.spark.matching import recorded
 from tamis.spark.matching.rules import _of_file
-from tamis.spark.matching.worker import match_rows
+from tamis.spark.matching.worker import match_rows, open_engine
 from tamis.spark.snapshots import KEPT_MAX, Snapshots
 from tamis.store import QueryRecord, Store
 
@@ -29,6 +31,12 @@ class Revisions:
         self.asked.append(revision)
         return [QueryRecord("q", revision, f"x > {revision}", "selector", "", (), (), datetime.now(UTC))]
 
+    def queries_of(self, keys: Collection[str], revision: int) -> list[QueryRecord]:
+        return [query for query in self.queries_at(revision) if query.key in keys]
+
+    def changed_keys(self, revision: int, other: int) -> set[str]:
+        return {"q"}
+
     def hierarchies_at(self, revision: int) -> dict[str, dict[str, str | None]]:
         return {}
 
@@ -38,22 +46,45 @@ def test_a_revision_is_made_once(tmp_path: Path) -> None:
     snapshots = Snapshots(source, tmp_path / "work")
     for _ in range(3):
         with snapshots.at(7) as snapshot:
-            assert Engine.open(snapshot.path).match({"x": 8}) == [("q", 7)]
-            assert [record.version for record in snapshot.records_of([0])] == [7]
+            assert open_engine(snapshot.state()).match({"x": 8}) == [("q", 7)]
+            assert snapshot.names_of([0]) == [("q", 7)]
     assert source.asked == [7]
 
 
-def test_old_files_go_and_those_in_use_stay(tmp_path: Path) -> None:
+def test_a_few_changes_need_no_new_file(tmp_path: Path) -> None:
+    snapshots = Snapshots(Revisions(), tmp_path)
+    for revision in (1, 2, 3, 2, 9):
+        with snapshots.at(revision) as snapshot:
+            engine = open_engine(snapshot.state())
+            assert engine.match({"x": revision + 1}) == [("q", revision)]
+            assert engine.match({"x": revision}) == []
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_many_changes_need_a_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "CHANGES_BYTES_MAX", 1_000)
+    snapshots, changes = Snapshots(Revisions(), tmp_path), []
+    for revision in range(100):
+        with snapshots.at(revision) as snapshot:
+            assert open_engine(snapshot.state()).match({"x": 100}) == [("q", revision)]
+            changes.append(len(snapshot.changes))
+    assert changes[:12] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]
+    assert len(list(tmp_path.iterdir())) <= 2
+
+
+def test_old_files_go_and_those_in_use_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "CHANGED_MAX", 0)
     snapshots = Snapshots(Revisions(), tmp_path)
     with snapshots.at(1) as used:
+        file = Path(used.state()[0])
         for revision in range(2, 12):
             with snapshots.at(revision):
                 pass
-        assert used.path.exists()
+        assert file.exists()
         assert len(list(tmp_path.iterdir())) == KEPT_MAX + 1
     with snapshots.at(12):
         pass
-    assert not used.path.exists()
+    assert not file.exists()
     assert len(list(tmp_path.iterdir())) == KEPT_MAX
 
 
@@ -61,7 +92,7 @@ def test_files_of_an_earlier_run_are_not_trusted(tmp_path: Path) -> None:
     old = tmp_path / "queries-3.tamis"
     old.write_bytes(b"of another store")
     with Snapshots(Revisions(), tmp_path).at(3) as snapshot:
-        assert Engine.open(snapshot.path).match({"x": 4}) == [("q", 3)]
+        assert open_engine(snapshot.state()).match({"x": 4}) == [("q", 3)]
 
 
 def test_a_revision_that_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
@@ -71,7 +102,7 @@ def test_a_revision_that_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
         pass
     (tmp_path / "work").mkdir()
     with snapshots.at(1) as snapshot:
-        assert snapshot.path.exists()
+        assert open_engine(snapshot.state()).match({"x": 2}) == [("q", 1)]
 
 
 class History:
@@ -85,26 +116,45 @@ class History:
         queries = self.revisions[revision].items()
         return [QueryRecord(key, limit, f"x > {limit}", "selector", "", (), (), now) for key, limit in queries]
 
+    def queries_of(self, keys: Collection[str], revision: int) -> list[QueryRecord]:
+        return [query for query in self.queries_at(revision) if query.key in keys]
+
+    def changed_keys(self, revision: int, other: int) -> set[str]:
+        before, after = self.revisions[revision], self.revisions[other]
+        return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+
     def hierarchies_at(self, revision: int) -> dict[str, dict[str, str | None]]:
         return {}
 
 
 @given(
     st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers(0, 5)), min_size=1, max_size=6),
-    st.lists(st.integers(0, 5), max_size=8),
+    st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=12),
     st.integers(0, 7),
+    st.sampled_from([0, 2, recorded.CHANGED_MAX]),
 )
-@settings(max_examples=50)
+@settings(max_examples=100, deadline=None)
 def test_a_snapshot_made_from_another_is_as_one_made_anew(
-    tmp_path_factory: pytest.TempPathFactory, revisions: list[dict[str, int]], asked: list[int], x: int
+    tmp_path_factory: pytest.TempPathFactory,
+    revisions: list[dict[str, int]],
+    asked: list[tuple[int, bool]],
+    x: int,
+    changed_max: int,
 ) -> None:
     snapshots = Snapshots(History(revisions), tmp_path_factory.mktemp("work"))
-    for number in asked:
-        revision = number % len(revisions)
-        wanted = {(key, limit) for key, limit in revisions[revision].items() if x > limit}
-        with snapshots.at(revision) as snapshot:
-            ids = match_rows(str(snapshot.path), ["x"], [pa.array([x])], ids=True).to_pylist()[0]
-            assert {(record.key, record.version) for record in snapshot.records_of(ids)} == wanted
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        patch.setattr(recorded, "CHANGED_MAX", changed_max)
+        used = []
+        for number, is_kept in asked:
+            revision = number % len(revisions)
+            if is_kept:
+                used.append((revision, stack.enter_context(snapshots.at(revision))))
+            with snapshots.at(revision) as made:
+                for of, snapshot in (*used, (revision, made)):  # those in use are still what they were
+                    wanted = {(key, limit) for key, limit in revisions[of].items() if x > limit}
+                    ids = match_rows(snapshot.state(), ["x"], [pa.array([x])], ids=True).to_pylist()[0]
+                    assert set(snapshot.names_of(ids)) == wanted
+                    assert snapshot.asked(["x", "y"])[0][: len(revisions[of])][:1] == ["x"][: len(revisions[of])]
 
 
 def test_a_snapshot_follows_the_hierarchies_of_its_revision(tmp_path: Path) -> None:
@@ -117,7 +167,7 @@ def test_a_snapshot_follows_the_hierarchies_of_its_revision(tmp_path: Path) -> N
         snapshots = Snapshots(store, tmp_path / "work")
         for revision, wanted in ((first, "American"), (second, "Bermudan"), (first, "American")):
             with snapshots.at(revision) as snapshot:
-                engine = Engine.open(snapshot.path)
+                engine = open_engine(snapshot.state())
                 assert [value for value in ("American", "Bermudan") if engine.match({"grp": value})] == [wanted]
 
 
@@ -131,8 +181,8 @@ def test_a_snapshot_names_registered_predicates(tmp_path: Path, monkeypatch: pyt
         snapshots = Snapshots(store, tmp_path / "work")
         for key in ("even", "another"):
             with snapshots.at(store.revision()) as snapshot:
-                found = match_rows(str(snapshot.path), ["n"], [pa.array([2, 4])], ids=True).to_pylist()
-                keys = [[record.key for record in snapshot.records_of(ids)] for ids in found]
+                found = match_rows(snapshot.state(), ["n"], [pa.array([2, 4])], ids=True).to_pylist()
+                keys = [[key for key, _ in snapshot.names_of(ids)] for ids in found]
                 assert keys == [[], ["even"]], f"the first snapshot, or one made from it with {key}"
             store.add_query(QuerySpec("other", "n > 100"))
 

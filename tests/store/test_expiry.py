@@ -56,6 +56,7 @@ def test_an_expired_query_matches_nothing_from_the_next_batch_on(store: Store, c
     clock.at += timedelta(minutes=1)
     assert (matching(store, 0), matching(store, 1)) == (["a", "b"], ["a"])
     assert store.revision() == 2
+    assert (store.changed_keys(1, 2), store.changed_keys(2, 1), store.changed_keys(2, 2)) == ({"b"}, {"b"}, set())
     assert (matching(store, 2), store.revision()) == (["a"], 2)  # one revision for each expiry, not for each batch
     store.expire_query("b", None)
     assert (matching(store, 2), matching(store, 3)) == (["a"], ["a", "b"])
@@ -107,7 +108,7 @@ def test_what_stands_in_a_file_is_paused_there(store: Store, tmp_path: Path) -> 
         lambda: store.pause_query("a"),
         lambda: store.expire_query("a", None),
     ):
-        with pytest.raises(StoreError, match="stands in the file"):
+        with pytest.raises(StoreError, match="belongs to the file"):
             change_by_hand()
 
 
@@ -122,7 +123,7 @@ def test_pausing_what_is_not_there_is_a_key_error(store: Store) -> None:
     [
         ("paused = 1", "line 4: expected true or false for 'paused'"),
         ('expires = "30d"', "line 4: expected a date or a time without quotes, as 2026-12-31"),
-        ('expires = "30d"', "'30d' would begin anew each time the file is read"),
+        ('expires = "30d"', "'30d' would start again each time the file is read"),
         ("expires = 12:00:00", "line 4: expected a date or a time"),
         ("expires = 9999-12-31", "line 4: expected a date or a time"),
     ],

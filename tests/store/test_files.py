@@ -63,7 +63,7 @@ def test_a_query_that_stands_in_a_file_is_changed_there(store: Store, tmp_path: 
         lambda: store.add_query(QuerySpec("a", "x = 1", deliveries=("mail",))),
         lambda: store.remove_query("a"),
     ):
-        with pytest.raises(StoreError, match=r"query 'a' stands in the file .*queries.txt; change it there"):
+        with pytest.raises(StoreError, match=r"query 'a' belongs to the file .*queries.txt; change it there"):
             change()
     file.unlink()
     assert store.add_query(QuerySpec("a", "x = 2")).origin is None
@@ -84,7 +84,7 @@ def test_two_files_do_not_fight_over_a_query(store: Store, tmp_path: Path) -> No
     first, second = tmp_path / "first.txt", tmp_path / "second.txt"
     _apply(store, first, "a: x = 1\n")
     for text in ("a: x = 1\n", "a: x = 2\n"):
-        with pytest.raises(StoreError, match=r"query 'a' stands in the file .*first.txt; remove it there"):
+        with pytest.raises(StoreError, match=r"query 'a' belongs to the file .*first.txt; remove it there"):
             _apply(store, second, text)
     _apply(store, first, "# nothing\n")
     _apply(store, second, "a: x = 2\n")
@@ -188,7 +188,7 @@ def test_undo_takes_back_the_last_change(steps: list[tuple[str, int]]) -> None:
 
 def test_undo_of_what_stands_in_a_file_or_never_was_is_refused(store: Store, tmp_path: Path) -> None:
     _apply(store, tmp_path / "queries.txt", "a: x = 1\n")
-    with pytest.raises(StoreError, match=r"query 'a' stands in the file .*queries\.txt"):
+    with pytest.raises(StoreError, match=r"query 'a' belongs to the file .*queries\.txt"):
         store.undo_query("a")
     with pytest.raises(KeyError):
         store.undo_query("b")

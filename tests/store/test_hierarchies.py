@@ -39,7 +39,7 @@ def test_a_past_revision_has_the_hierarchy_of_then(store: Store) -> None:
 @pytest.mark.parametrize(
     ("parents", "expected"),
     [
-        ({"a": "b"}, "'a': its parent 'b' is no value of the hierarchy"),
+        ({"a": "b"}, "'a': its parent 'b' is not a value of the hierarchy"),
         ({"a": "b", "b": "a"}, "a cycle"),
         ({"American": "Option", "Options": None}, "did you mean 'Options'?"),
     ],
@@ -87,7 +87,7 @@ def test_a_hierarchy_of_a_file_is_changed_there(store: Store, tmp_path: Path) ->
     store.apply_files([QueryFile(file, hierarchies=(HierarchySpec("grp", TREE),))])
     store.set_hierarchy("grp", TREE)
     for change in (lambda: store.set_hierarchy("grp", {}), lambda: store.remove_hierarchy("grp")):
-        with pytest.raises(StoreError, match=r"the hierarchy of 'grp' stands in the file .*pipeline.toml"):
+        with pytest.raises(StoreError, match=r"the hierarchy of 'grp' belongs to the file .*pipeline.toml"):
             change()
     changed = store.apply_files([QueryFile(file, hierarchies=(HierarchySpec("grp", {}),))])
     assert [(it.kind, it.action, it.before, it.after) for it in changed.changes] == [

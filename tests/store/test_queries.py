@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import time
 from pathlib import Path
@@ -134,6 +135,12 @@ def test_every_past_revision_is_what_a_dict_was_then(tmp_path_factory: pytest.Te
             assert store.revision() == max(history)
         for revision, expected in history.items():
             assert [(record.key, record.text) for record in store.queries_at(revision)] == expected
+        for first, last in itertools.product(history, repeat=2):
+            before, after = dict(history[first]), dict(history[last])
+            changed = store.changed_keys(first, last)
+            assert {key for key in "abcd" if before.get(key) != after.get(key)} <= changed
+            found = {record.key: record.text for record in store.queries_of(changed, last)}
+            assert found == {key: text for key, text in after.items() if key in changed}
         versions = [(record.key, record.version) for key in "abcd" for record in store.query_history(key)]
         assert len(set(versions)) == len(versions)
 

@@ -34,7 +34,7 @@ class AdapterSettings(Protocol):
     @property
     def poll_interval_ms(self) -> int: ...  # noqa: D102
     def options(self) -> Mapping[str, Any]:
-        """Name -> value of the options of its source that were given."""
+        """Return name -> value of the options of its source that were given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class AdapterHealth:
     """The result of a test of an adapter.
 
     Attributes:
-        name: of the adapter.
+        name: the name of the adapter.
         readable: whether it can be read; if not, `reason` says why.
         reason: what is wrong, or None.
         files: number of files.
@@ -102,11 +102,11 @@ class Adapter:
 
     @classmethod
     def from_config(cls, config: AdapterSettings, work: Path | None = None) -> Self:
-        """The adapter that a configuration describes.
+        """Return the adapter that a configuration describes.
 
         Args:
             config: an ``[[adapter]]``.
-            work: the pipeline's folder for its own files; a live source has its spool there. None: in this folder.
+            work: the pipeline's folder for its own files, such as spools; None: ``work`` in the current folder.
 
         Raises:
             AdapterError: there is no such type.
@@ -118,7 +118,7 @@ class Adapter:
 
     @property
     def trigger_ms(self) -> int:
-        """The time between two questions of Spark, in milliseconds: a live source knows itself when it looks."""
+        """The time between two polls by Spark, in milliseconds. A live source decides by itself when it looks."""
         return (
             min(self.poll_interval_ms, _TRIGGER_MS) if issubclass(self._source, LiveSource) else self.poll_interval_ms
         )
@@ -129,11 +129,11 @@ class Adapter:
         return self._source.format()
 
     def options(self) -> dict[str, str]:
-        """The options of the source in Spark."""
+        """Return the options of the source in Spark."""
         return self._options.texts()
 
     def source(self) -> Source:
-        """The source, without Spark.
+        """Return the source, without Spark.
 
         Raises:
             AdapterError: an option is wrong.
@@ -142,7 +142,7 @@ class Adapter:
         return self._source(self._source.Options.of(self.options()))
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
-        """The messages as a streaming DataFrame.
+        """Return the messages as a streaming DataFrame.
 
         Raises:
             AdapterError: there is nothing to read from; this is checked before Spark is asked.
@@ -171,7 +171,7 @@ class Adapter:
 
 
 def _is_local(spark: SparkSession) -> bool:
-    """Whether Spark's tasks run in processes of this machine."""
+    """Return whether Spark's tasks run in processes of this machine."""
     from pyspark.sql.utils import is_remote
 
     return not is_remote() and str(spark.sparkContext.master).partition("[")[0] == "local"

@@ -10,7 +10,7 @@ from tamis.errors import AdapterError
 
 
 def committed_offset(checkpoint: Path) -> Offset:
-    """The end of the last batch that is done; the beginning if none is.
+    """Return the end of the last batch that is done; the beginning if none is.
 
     Args:
         checkpoint: the folder.

@@ -62,11 +62,11 @@ class TamisDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return cls.source_type.format()
 
     def schema(self) -> StructType:
-        """The columns of the rows.
+        """Return the columns of the rows.
 
         Raises:
             AdapterError: an option is wrong, or there is nothing to read from.
@@ -78,7 +78,7 @@ class TamisDataSource(DataSource):
         return StructType([StructField(name, types[kind]) for name, kind in kinds.items()])
 
     def source(self) -> Source:
-        """The source that the options describe.
+        """Return the source that the options describe.
 
         Raises:
             AdapterError: an option is wrong.
@@ -86,16 +86,16 @@ class TamisDataSource(DataSource):
         return self.source_type(self.source_type.Options.of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of everything that exists."""
+        """Return a reader of everything that exists."""
         return BatchReader(self.source(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader of what is new."""
+        """Return a reader of what is new."""
         return StreamReader(self.source(), schema)
 
 
 def data_sources() -> list[type[TamisDataSource]]:
-    """A data source for each type of source that can be used."""
+    """Return a data source for each type of source that can be used."""
     return [type(f"{source.__name__}Data", (TamisDataSource,), {"source_type": source}) for source in usable_sources()]
 
 
@@ -112,13 +112,13 @@ class BatchReader(DataSourceReader):
         self._source, self._schema = source, schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition per slice."""
+        """Return one partition per slice."""
         start = offset_of({})
         slices = self._source.plan(start, self._source.latest(start, None, settled=True))
         return [SlicePartition(part) for part in slices or [Slice(())]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a slice."""
+        """Return the rows of a slice."""
         return _read(self._source, self._schema, partition)
 
 
@@ -130,15 +130,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ceiling: Offset | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """The beginning: a stream first reads everything that exists."""
+        """Return the beginning: a stream first reads everything that exists."""
         return offset_of({})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The option `max_messages`."""
+        """Return the option `max_messages`."""
         return ReadMaxRows(self._source.options.max_messages)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """The offset at which the next batch ends."""
+        """Return the offset at which the next batch ends."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self._source.latest(start, rows, ceiling=self._ceiling)
 
@@ -148,11 +148,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ceiling = self._source.latest(offset_of({}), None)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """One partition per slice."""
+        """Return one partition per slice."""
         return [SlicePartition(part) for part in self._source.plan(start, end) or [Slice(())]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a slice."""
+        """Return the rows of a slice."""
         return _read(self._source, self._schema, partition)
 
 

@@ -55,21 +55,21 @@ class HttpThread:
 
     @property
     def port(self) -> int:
-        """The port that is listened on; 0 while it is not."""
+        """The port on which it listens; 0 if it does not listen."""
         servers = getattr(self._server, "servers", [])
         return int(servers[0].sockets[0].getsockname()[1]) if servers else 0
 
     def is_alive(self) -> bool:
-        """Whether it still serves."""
+        """Return whether it still serves."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(START_S_MAX)
 
 
 def _serve(server: uvicorn.Server) -> None:
-    with contextlib.suppress(SystemExit):  # so it ends when the address is taken; who started it sees that
+    with contextlib.suppress(SystemExit):  # it ends if the address is taken, and the caller notices that
         server.run()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from tamis.adapters.options import SourceOptions, option
-from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, signature_of
-from tamis.adapters.xml import DEPTH_MAX, to_xml
+from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, document_of, signature_of
+from tamis.adapters.xml import DEPTH_MAX
 
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
@@ -47,7 +47,7 @@ def json_row(
     *,
     identity: str | None = None,
 ) -> Row:
-    """The row of one JSON object; a dead letter if it is none.
+    """Return the row of one JSON object, or a dead letter if the text is not one.
 
     Args:
         content: its text in UTF-8.
@@ -55,7 +55,7 @@ def json_row(
         offset: where it begins there.
         topic: its topic, where the options name no member for it.
         options: which members are topic, body and identity.
-        stop_words: of the signature; None makes none.
+        stop_words: the words that the signature leaves out; None makes no signature.
         identity: what names the message, where the options name no member for it.
     """
     digest = digest_of(content)
@@ -69,14 +69,14 @@ def json_row(
     if options.id_field is not None and (own := properties.get(options.id_field)) is not None:
         identity = digest_of(json.dumps([options.id_field, own], ensure_ascii=False).encode())
     body = _text(properties.pop(options.body_field, None)) if options.body_field else None
-    xml = to_xml(properties, body) if options.xml else None
+    xml = document_of(properties, body, options.xml)
     text = json.dumps(properties, ensure_ascii=False, separators=(",", ":"))
     signature = signature_of(body, stop_words)
     return Row(partition, offset, digest, topic, text, body, xml, signature, identity=identity)
 
 
 def body_members(body: bytes) -> dict[str, Any]:
-    """The members of a body that is a JSON object. Any other body is the member `body`, in base64 if it is not
+    """Return the members of a body that is a JSON object. Any other body is the member `body`, in base64 if it is not
     UTF-8."""
     try:
         return read_object(body)
@@ -85,7 +85,7 @@ def body_members(body: bytes) -> dict[str, Any]:
 
 
 def text_or_base64(content: bytes) -> str:
-    """Bytes as text; in base64 if they are not UTF-8."""
+    """Return bytes as text; in base64 if they are not UTF-8."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
@@ -93,7 +93,7 @@ def text_or_base64(content: bytes) -> str:
 
 
 def renamed(properties: dict[str, Any], fields: str | None) -> dict[str, Any]:
-    """The members with the new names of the option `fields`; one below others is copied, others are moved.
+    """Return the members with the new names of the option `fields`; one below others is copied, others are moved.
 
     Raises:
         LineError: the option is not a list of ``new=old``.
@@ -138,7 +138,7 @@ def read_object(line: bytes) -> dict[str, Any]:
 
 
 def _checked(value: Any, depth: int) -> Any:
-    """The value without lone surrogates, checked against every limit on properties."""
+    """Return the value without lone surrogates, checked against every limit on properties."""
     if isinstance(value, str):
         return value if value.isascii() else _HALF_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, dict | list):
@@ -155,12 +155,12 @@ def _checked(value: Any, depth: int) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    """A member as the body: text stays as it is, anything else becomes JSON."""
+    """Return a member as the body: text stays as it is, anything else becomes JSON."""
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise LineError(f"expected a JSON object: {name} is no JSON")
+    raise LineError(f"expected a JSON object: {name} is not JSON")
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)

@@ -39,7 +39,7 @@ class RunningQuery(Protocol):
         """Whether it runs."""
 
     def exception(self) -> Exception | None:
-        """The error that ended it, or None."""
+        """Return the error that ended it, or None."""
 
     def stop(self) -> None:
         """End it; the checkpoint keeps its offsets."""
@@ -58,7 +58,7 @@ class AdapterStore(Protocol):
     """The part of the store that the manager uses; `tamis.store.Store` has all of it."""
 
     def adapter_states(self, names: Sequence[str] = ()) -> Iterable[DesiredState]:
-        """The desired state of each adapter."""
+        """Return the desired state of each adapter."""
 
     def set_adapter_desired(self, name: str, desired: Desire) -> None:
         """Ask an adapter to run, pause or stop."""
@@ -90,7 +90,7 @@ class AdapterManager:
 
     Args:
         spark: the session that reads.
-        adapters: with different names.
+        adapters: the adapters, with different names.
         start_query: starts the streaming query of an adapter on its DataFrame.
         store: holds the desired states and takes the reports.
         clock: returns seconds; replaced in tests.
@@ -117,12 +117,12 @@ class AdapterManager:
             self._managed[adapter.name] = _Managed(adapter)
 
     def list(self) -> dict[str, str]:
-        """The status of each adapter: running, failed, finished, paused or stopped."""
+        """Return the status of each adapter: running, failed, finished, paused or stopped."""
         with self._lock:
             return {name: managed.status for name, managed in self._managed.items()}
 
     def error(self, name: str) -> str | None:
-        """Why an adapter failed; None if it did not.
+        """Return why an adapter failed; None if it did not.
 
         Raises:
             AdapterError: there is no adapter of that name.
@@ -131,7 +131,7 @@ class AdapterManager:
             return self._find(name).error
 
     def is_done(self) -> bool:
-        """Whether no adapter runs, and each that failed was tried `ONCE_TRIES` times."""
+        """Return whether no adapter runs, and each that failed was tried `ONCE_TRIES` times."""
         with self._lock:
             return not any(
                 managed.status == "running" or (managed.status == "failed" and managed.failures < ONCE_TRIES)
@@ -249,9 +249,9 @@ class AdapterManager:
 
 
 def reason(error: BaseException) -> str:
-    """One line for a user from an error; those of Spark hold traces of Java and Python.
+    """Return one line for a user from an error; those of Spark hold traces of Java and Python.
 
-    It is the error of tamis in it, else the innermost error of Python, else of Java, else the first line.
+    It is the error of tamis if there is one, else the innermost error of Python, else of Java, else the first line.
     """
     if isinstance(error, TamisError):
         return str(error)

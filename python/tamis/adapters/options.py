@@ -16,8 +16,8 @@ class OptionRule:
     """The values of an option, and where it may be given.
 
     Attributes:
-        minimum: of a whole number.
-        maximum: of a whole number; None for no limit.
+        minimum: the minimum of a whole number.
+        maximum: the maximum of a whole number; None: no limit.
         words: the texts that are allowed; none: any text.
         or_number: a whole number from 1 is allowed beside `words`.
         in_pipeline: whether an ``[[adapter]]`` of pipeline.toml may have it.
@@ -41,7 +41,7 @@ class OptionRule:
 
 
 def option(default: Any, **rule: Any) -> Any:
-    """A field of a class of options, with the members of its `OptionRule`."""
+    """Return a field of a class of options, with the members of its `OptionRule`."""
     return field(default=default, metadata={"rule": OptionRule(**rule)})
 
 
@@ -53,7 +53,7 @@ class SourceOptions:
     ``.option("max_messages", "500")``.
 
     Attributes:
-        topic: of every message.
+        topic: the topic of every message.
         stop_words: ``english``, ``none``, words separated by commas, or ``@file``; left out of signatures.
         max_messages: maximum number of messages in one micro-batch.
         signature: whether rows have the column `signature`.
@@ -68,7 +68,7 @@ class SourceOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
-        """The options in `given`; names count without regard to case, as in Spark, and to ``_``.
+        """Return the options in `given`; names count without regard to case, as in Spark, and to ``_``.
 
         Args:
             given: name -> text.
@@ -97,7 +97,7 @@ class SourceOptions:
                 raise AdapterError(_unknown(name, known))
 
     def texts(self) -> dict[str, str]:
-        """The options that are set, as Spark takes them."""
+        """Return the options that are set, as Spark takes them."""
         values = ((one, getattr(self, one.name)) for one in fields(self))
         return {
             one.name: str(value).lower() if isinstance(value, bool) else str(value)
@@ -154,7 +154,7 @@ _ANY_TEXT: Final = OptionRule()
 
 
 def _checked(one: Field[Any], given_name: str, text: str) -> str | int | bool:
-    """The value of an option that was given as text."""
+    """Return the value of an option that was given as text."""
     rule = rule_of(one)
     if rule.minimum is not None:
         return _number(rule, given_name, text)

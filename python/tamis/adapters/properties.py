@@ -9,7 +9,7 @@ class Property(NamedTuple):
     """A property that every message of a source has, if only as null.
 
     Attributes:
-        name: as queries, Spark and the XML document name it.
+        name: its name in queries, in Spark and in the XML document.
         kind: ``text``, ``time`` (UTC), ``texts`` (a list), or ``headers`` (name -> values).
         label: before its value where a person reads; empty where it is not shown.
     """

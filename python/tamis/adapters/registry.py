@@ -41,19 +41,19 @@ _OWN: Final = {
 
 @functools.cache
 def _known() -> dict[str, EntryPoint]:
-    """Type -> where its class is. A type of tamis cannot be replaced."""
+    """Return type -> location of its class. A type of tamis cannot be replaced."""
     own = {name: EntryPoint(name, value, GROUP) for name, value in _OWN.items()}
     return {found.name: found for found in entry_points(group=GROUP)} | own
 
 
 def source_types() -> list[str]:
-    """The types that there are: first those of tamis, then those of other packages, by name."""
+    """Return the types that there are: first those of tamis, then those of other packages, by name."""
     return [*_OWN, *sorted(set(_known()) - set(_OWN))]
 
 
 @functools.cache
 def source_class(name: str) -> type[Source]:
-    """The class of a type of source.
+    """Return the class of a type of source.
 
     Raises:
         AdapterError: there is no such type, or the package that has it cannot be used.
@@ -70,7 +70,7 @@ def source_class(name: str) -> type[Source]:
 
 
 def usable_sources() -> list[type[Source]]:
-    """The class of each type that can be loaded."""
+    """Return the class of each type that can be loaded."""
     classes = []
     for name in source_types():
         try:

@@ -5,7 +5,7 @@ A row is a message or a dead letter, which is a message that could not be read, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +33,7 @@ class Row:
     Attributes:
         partition: the file.
         offset: where the message begins in it, in bytes; 0 for a file that is one message.
-        digest: of its bytes; of streams the id of the log. Another message at the same place has another one.
+        digest: the digest of its bytes; for streams, the id of the log. Another message at this place has another.
         topic: dotted words.
         properties: of mail, a mapping; of JSON lines, JSON text; of streams, the two parts of a variant; None in a dead
             letter.
@@ -42,8 +42,8 @@ class Row:
         signature: (term, positions) pairs; None without a body, and unless the option of that name asks for it.
         error: why it could not be read; None if it could.
         raw: the bytes of a dead letter; of streams also a body that is not text.
-        exchange: of streams: what it was published to.
-        time: of streams: when it was published, in microseconds since 1970.
+        exchange: for streams, the exchange to which it was published.
+        time: for streams, when it was published, in microseconds since 1970.
         identity: names the message, wherever it is found again: of mail a digest, of others what their source or the
             option `id_field` says. None: its place names it, which is the adapter, the partition, offset and digest.
     """
@@ -69,7 +69,7 @@ class Row:
 
 
 def columns(*, signature: bool, streams: bool) -> dict[str, str]:
-    """Name -> kind of the columns that a data source has, in their order.
+    """Return name -> kind of the columns that a data source has, in their order.
 
     Args:
         signature: whether it was asked for.
@@ -89,15 +89,15 @@ def mail_row(
     stop_words: frozenset[str] | None = None,
     xml: bool = False,
 ) -> Row:
-    """The row of one mail or news message; a dead letter if it cannot be read.
+    """Return the row of one mail or news message; a dead letter if it cannot be read.
 
     Args:
         raw: the message.
         partition: the file.
         offset: where the message begins in the file.
-        topic: of the adapter.
+        topic: the topic of the adapter.
         source: the property of that name.
-        stop_words: of the signature; None makes none.
+        stop_words: the words that the signature leaves out; None makes no signature.
         xml: whether to make the document.
 
     Cost: 0.22 ms for a usual message. The document takes 0.06 ms more, a signature 0.25 ms.
@@ -108,7 +108,7 @@ def mail_row(
     except MailError as error:
         return Row(partition, offset, digest, topic, error=str(error), raw=raw, identity=digest)
     signature = signature_of(mail.body, stop_words)
-    document = to_xml(mail.properties, mail.body) if xml else None
+    document = document_of(mail.properties, mail.body, xml)
     header = list(mail.properties["header"].items())
     return Row(
         partition,
@@ -124,7 +124,7 @@ def mail_row(
 
 
 def digest_of(content: bytes) -> str:
-    """The digest of a message's bytes, but for the line ends after it: a file may gain them when it grows.
+    """Return the digest of a message's bytes, but for the line ends after it: a file may gain them when it grows.
 
     Cost: 1 µs per KiB.
     """
@@ -147,8 +147,17 @@ def signature_of(body: str | None, stop_words: frozenset[str] | None) -> list[tu
     return list(Signature(body, stop_words).terms().items())
 
 
+def document_of(properties: Mapping[str, Any], body: str | None, is_wanted: bool) -> str | None:
+    """Return the document of a message, as `tamis.adapters.xml` writes it; None if it is not wanted.
+
+    Raises:
+        ValueError: see `to_xml`.
+    """
+    return to_xml(properties, body) if is_wanted else None
+
+
 def too_large(size_bytes: int, limit_bytes: int) -> str:
-    """The reason of a dead letter that holds only the beginning of its message."""
+    """Return the reason of a dead letter that holds only the beginning of its message."""
     return (
         f"the message has {size_bytes:,} bytes; at most {limit_bytes:,} are read. "
         f"The first {RAW_KEPT_BYTES:,} are kept here, the rest in its file"

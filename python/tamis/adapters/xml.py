@@ -36,7 +36,7 @@ class XmlMessage:
     """The content of a document.
 
     Attributes:
-        properties: as they were given, without those that were None.
+        properties: the properties that were written, without those that were None.
         body: the full text, or None.
     """
 
@@ -94,7 +94,7 @@ def from_xml(text: str) -> XmlMessage:
 
 
 def _item(name: str, value: Any) -> Iterator[str]:
-    """The elements of one property."""
+    """Yield the elements of one property."""
     kind = _KINDS.get(name)
     if kind == "text" and isinstance(value, str):
         yield _element(name, value)
@@ -122,7 +122,7 @@ def _is_headers(value: Any) -> bool:
 
 
 def _property(tag: str, value: Any, name: str | None, depth: int) -> Iterator[str]:
-    """A property of any type, or an element of a list, which has no name."""
+    """Yield a property of any type, or an element of a list, which has no name."""
     if depth > DEPTH_MAX:
         raise ValueError(f"properties nested deeper than {DEPTH_MAX}")
     if isinstance(value, Mapping):
@@ -158,7 +158,7 @@ def _scalar(value: Any, name: str | None) -> tuple[str, str]:
 
 
 def _float_text(value: float) -> str:
-    """The text of a double in XML Schema."""
+    """Return the text of a double in XML Schema."""
     if math.isfinite(value):
         return repr(value)
     return "NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"
@@ -176,7 +176,7 @@ def _element(tag: str, text: str, **attributes: str | None) -> str:
 
 
 def _open(tag: str, attributes: Mapping[str, str | None], end: str = "\n") -> str:
-    """The opening tag; an attribute with forbidden characters gets a name that ends in ``-escaped``."""
+    """Return the opening tag; an attribute with forbidden characters gets a name that ends in ``-escaped``."""
     written = [f"<{tag}"]
     for name, value in attributes.items():
         if value is None:
@@ -201,12 +201,12 @@ def _unescape(text: str) -> str:
 
 
 def _is_forbidden(text: str) -> bool:
-    """Whether a text has characters that XML cannot carry; most texts need no search."""
+    """Return whether a text has characters that XML cannot carry; most texts need no search."""
     return not (text.isascii() and text.isprintable()) and _FORBIDDEN.search(text) is not None
 
 
 def _without_markup(text: str) -> str:
-    """A text with entities for what XML would read otherwise; quicker than a pattern with a call per match."""
+    """Return a text with entities for what XML would read otherwise; quicker than a pattern with a call per match."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace('"', "&quot;").replace("\r", "&#13;")
 

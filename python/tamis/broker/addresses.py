@@ -31,12 +31,12 @@ class MailboxesConfig:
     """``[mailboxes]``: the mailboxes of clients with an identity.
 
     Attributes:
-        durable: whether mailboxes and all messages in them survive a restart. It counts for those that are made later.
+        durable: whether mailboxes and all messages in them survive a restart; for mailboxes that are made later.
         messages: maximum number of messages that wait in one; then senders wait.
         bytes: maximum size of the messages that wait in one; then senders wait.
-        acknowledge_s: the time that an owner has to acknowledge a message; 0: any time.
-        unused_s: an empty mailbox that nobody has used for so long is deleted; 0: never.
-        wait_s: the time that a sender waits for a full mailbox; then its message is refused. 0: any time.
+        acknowledge_s: the time that an owner has to acknowledge a message; 0: no limit.
+        unused_s: the time after which an unused, empty mailbox is deleted; 0: never.
+        wait_s: the time that a sender waits for a full mailbox; then its message is refused. 0: no limit.
         second_client: what happens when a client comes with the identity of a connected one: it is refused, or takes
             over, and the other one is disconnected.
     """
@@ -63,13 +63,13 @@ class ServicesConfig:
     """``[services]``: the queues of requests.
 
     Attributes:
-        durable: whether services and all requests in them survive a restart. It counts for those that are made later.
+        durable: whether services and all requests in them survive a restart; for services that are made later.
         messages: maximum number of requests that wait in one; then requesters wait.
         bytes: maximum size of the requests that wait in one; then requesters wait.
-        worker_s: the time that a worker has for a request; then it is taken for hung: its channel is closed, and the
-            request goes to another. 0: any time.
-        unused_s: an empty service that nobody has used for so long is deleted; 0: never.
-        wait_s: the time that a requester waits for a full service; then its request is refused. 0: any time.
+        worker_s: the time that a worker has for a request; then its channel is closed, and the request goes to
+            another worker. 0: no limit.
+        unused_s: the time after which an unused, empty service is deleted; 0: never.
+        wait_s: the time that a requester waits for a full service; then its request is refused. 0: no limit.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}

@@ -7,7 +7,6 @@ without a file does not load pydantic."""
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from tamis.broker import system
 from tamis.broker.addresses import MailboxesConfig, ServicesConfig
 from tamis.broker.limit import Limit
 from tamis.errors import ConfigError
+from tamis.loopback import is_loopback
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -125,7 +125,7 @@ class LimitsConfig:
         ),
     ] = 60
     handshake_s: Annotated[
-        float, Gt(0), Le(600), Limit("the handshake; that of TLS has as long before", "the connection is closed", "s")
+        float, Gt(0), Le(600), Limit("the handshake, and the TLS handshake before it", "the connection is closed", "s")
     ] = 10.0
     memory_bytes: Annotated[
         int,
@@ -332,16 +332,6 @@ class BrokerConfig:
     def plain_host(self) -> str:
         """The address on which AMQP listens without TLS: this machine's own, unless `insecure`."""
         return self.host if self.is_local_only or self.insecure else "127.0.0.1"
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach `host`. Names other than localhost may stand for any address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 def in_url(host: str) -> str:

@@ -15,7 +15,7 @@ class Limit:
     Attributes:
         what: what is limited.
         beyond: the answer beyond the limit.
-        unit: of the value; empty for a number of things.
+        unit: the unit of the value; empty for a number of things.
     """
 
     what: str

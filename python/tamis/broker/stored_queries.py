@@ -152,19 +152,19 @@ class StoredQueries:
 
 
 def _now() -> str:
-    """The time as the store writes it."""
+    """Return the time as the store writes it."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 def _knows_expiry(store: sqlite3.Connection) -> bool:
-    """Whether queries of the store can be paused and expire: no newer version may have opened it yet."""
+    """Return whether queries of the store can be paused and expire: no newer version may have opened it yet."""
     return store.execute(_EXPIRES).fetchone() is not None
 
 
 def _read(
     store: sqlite3.Connection, where: str, values: Iterable[object], now: str
 ) -> list[tuple[str, QueryText, int]]:
-    """Key, query and revision of the valid queries that satisfy a condition."""
+    """Return key, query and revision of the valid queries that satisfy a condition."""
     silent = "paused OR coalesce(expires_at <= ?, FALSE)" if _knows_expiry(store) else "FALSE AND ?"
     statement = f"SELECT key, language, text, from_revision, {silent} {_VALID} {where}"
     rows = store.execute(statement, (now, *values))

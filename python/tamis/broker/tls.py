@@ -48,7 +48,7 @@ def user_of(certificate: dict[str, Any] | None, config: TlsConfig) -> str | None
     """Return the user that a verified certificate names; None if it names none, or certificates log nobody in.
 
     Args:
-        certificate: as `ssl.SSLSocket.getpeercert` gives it.
+        certificate: the certificate, as `ssl.SSLSocket.getpeercert` returns it.
     """
     if not certificate or config.login_from is None:
         return None

@@ -67,7 +67,7 @@ def _kind_of_folder(path: Path) -> Kind:
 
 
 def _kinds(files: Iterable[Path]) -> set[str]:
-    """The kinds of the first files, until one is mail."""
+    """Return the kinds of the first files, until one is mail."""
     kinds: set[str] = set()
     for file in files:
         is_data = file.suffix in (".eml", ".jsonl", ".json", ".mbox", "")

@@ -47,7 +47,7 @@ class MessageForm:
         """Return the message that one line of JSON holds.
 
         Raises:
-            ValueError: the line is no JSON object in UTF-8, or nested too deeply.
+            ValueError: the line is not a JSON object in UTF-8, or nested too deeply.
         """
         try:
             whole = json.loads(text)

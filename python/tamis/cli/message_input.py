@@ -87,7 +87,7 @@ def _as_path(name: str, kind: Kind | None) -> Iterator[tuple[str, Kind]]:
 
 
 def _size(name: str) -> int | None:
-    """The bytes to be read, for progress; None if that is unknown or little."""
+    """Return the bytes to be read, for progress; None if that is unknown or little."""
     if name == "-":
         return None
     path = Path(name)
@@ -182,7 +182,7 @@ def _source(source_type: str, path: str, form: MessageForm, **options: Any) -> S
 
 
 def _of_row(row: Row, file: str) -> InputMessage:
-    """The message in a row of mail."""
+    """Return the message in a row of mail."""
     place = {"file": file, "byte": row.offset}
     where = f"{file}, byte {row.offset:,}" if row.offset else file
     if row.error is not None:
@@ -193,7 +193,7 @@ def _of_row(row: Row, file: str) -> InputMessage:
 
 
 def _of_record(record: StreamRecord | Row, name: str, form: MessageForm) -> InputMessage:
-    """The message in a record of a stream, with the fields of a JSON body as properties under ``body``."""
+    """Return the message in a record of a stream, with the fields of a JSON body as properties under ``body``."""
     from tamis._core import stream_message
 
     number = record[0] if isinstance(record, tuple) else record.offset
@@ -209,7 +209,7 @@ def _of_record(record: StreamRecord | Row, name: str, form: MessageForm) -> Inpu
 
 
 def _whole(properties: dict[str, Any], topic: str, body: str | None) -> JsonMessage:
-    """The message as a record: its parts are keys beside its properties, as the commands print them."""
+    """Return the message as a record: its parts are keys beside its properties, as the commands print them."""
     whole = {"topic": topic, **properties} if topic else dict(properties)
     if body is not None:
         whole.setdefault("body", body)

@@ -39,7 +39,7 @@ class _LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tamis.client", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tamis.client", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -71,8 +71,16 @@ class _LoopThread:
             if self._loop.is_running():  # the client may have been closed before
                 self.run(end())
 
+    def _run(self) -> None:
+        self._loop.run_forever()
+        if left := asyncio.all_tasks(self._loop):
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(left))
+        self._loop.close()
+
     def stop(self) -> None:
-        """End the loop and its thread."""
+        """End the loop, what still runs in it, and its thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

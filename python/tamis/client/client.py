@@ -28,6 +28,8 @@ from tamis.client.service import Service
 from tamis.client.stream import Stream
 
 T = TypeVar("T")
+DRAIN_S = 1.0
+"""The time after the last frame of a broken connection in which another one may be added to its queue."""
 
 
 async def connect(url: str = "amqp://guest:guest@127.0.0.1/", *, identity: str | None = None) -> Client:
@@ -64,6 +66,7 @@ class Client:
         self._lock = asyncio.Lock()
         self._is_closed = False
         self._taken: str | None = None
+        self._draining: set[asyncio.Task[None]] = set()
 
     # ---- what a broker has ----
 
@@ -130,6 +133,9 @@ class Client:
             self._connection = None  # its `is_closed` tells only of `close`
         if error is not None and TAKEN_OVER in str(error):
             self._taken = str(error)
+        drain = asyncio.ensure_future(_drain(connection))
+        self._draining.add(drain)
+        drain.add_done_callback(self._draining.discard)
 
     async def channel(self, credit: int | None = None) -> aio_pika.abc.AbstractChannel:
         """Return a new channel, after connecting again if that is necessary, however long it takes.
@@ -208,3 +214,15 @@ class Client:
             ClientError: the broker refuses it.
         """
         await self._publisher.publish((exchange, routing_key), message, timeout_s, resend=resend)
+
+
+async def _drain(connection: aio_pika.abc.AbstractConnection) -> None:
+    """Take what waits to be written to a closed connection, so that whoever waits for room there finds it closed.
+
+    aiormq lets ten frames wait; who waits to add one is not told that nothing writes them any more."""
+    if connection.transport is None:
+        return
+    waiting = connection.transport.connection.write_queue
+    with suppress(TimeoutError):
+        while True:
+            await asyncio.wait_for(waiting.get(), DRAIN_S)

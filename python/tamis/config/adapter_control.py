@@ -15,7 +15,7 @@ def adapter_named(config: PipelineConfig, name: str) -> AdapterConfig:
     """Return an adapter of a pipeline.
 
     Raises:
-        ConfigError: it has none of this name; the text has those that there are.
+        ConfigError: it has no adapter of this name; the text lists its adapters.
     """
     for adapter in config.adapters:
         if adapter.name == name:

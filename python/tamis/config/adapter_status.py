@@ -38,7 +38,7 @@ class AdapterStatus:
 
 
 def adapter_statuses(config: PipelineConfig, store: Store, names: Sequence[str] = ()) -> list[AdapterStatus]:
-    """The adapters of a pipeline, or those of some names, in the order of the file.
+    """Return the adapters of a pipeline, or those of some names, in the order of the file.
 
     Cost: for adapters of files, a look at each file that has not been read; servers are not asked.
     """

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, create_model
 from tamis.adapters.options import OptionRule, rule_of
 from tamis.adapters.registry import usable_sources
 from tamis.adapters.sources.source import Source
-from tamis.config.fields import Milliseconds, Name, PathBeside, Section
+from tamis.config.fields import ConfigPath, Milliseconds, Name, Section
 from tamis.config.publish import PublishConfig
 from tamis.errors import short
 
@@ -24,8 +24,8 @@ class AdapterConfig(Section):
         name: unique; the `source` of its notifications.
         type: the type of its source.
         poll_interval_ms: time between two looks for new messages.
-        topic: of its messages; empty: the adapter's name.
-        publish: the broker that each of its messages is published to, too.
+        topic: the topic of its messages; empty: the adapter's name.
+        publish: the broker to which each of its messages is also published.
     """
 
     name: Name
@@ -35,7 +35,7 @@ class AdapterConfig(Section):
     publish: PublishConfig | None = None
 
     def options(self) -> dict[str, Any]:
-        """Name -> value of the options of its source that are set."""
+        """Return name -> value of the options of its source that are set."""
         values = {name: getattr(self, name) for name in type(self).model_fields if name not in _COMMON}
         return {
             name: str(value) if isinstance(value, Path) else value
@@ -54,7 +54,7 @@ _COMMON = frozenset(AdapterConfig.model_fields) - {"topic"}
 
 
 def model_of(source: type[Source]) -> type[AdapterConfig]:
-    """The model of an ``[[adapter]]`` of one type."""
+    """Return the model of an ``[[adapter]]`` of one type."""
     options = {one.name: _option_field(one) for one in dataclasses.fields(source.Options) if rule_of(one).in_pipeline}
     own: dict[str, Any] = {
         "type": (Literal[source.type], ...),
@@ -64,11 +64,11 @@ def model_of(source: type[Source]) -> type[AdapterConfig]:
 
 
 def _option_field(one: dataclasses.Field[Any]) -> tuple[Any, Any]:
-    """An option of a source as a field of a model: its type, and its default."""
+    """Return an option of a source as a field of a model: its type, and its default."""
     rule = rule_of(one)
     kind: Any = str
     if rule.is_path:
-        kind = PathBeside
+        kind = ConfigPath
     elif rule.minimum is not None:
         kind = Annotated[int, Field(strict=True, gt=rule.minimum - 1, le=rule.maximum)]
     elif isinstance(one.default, bool):
@@ -99,5 +99,5 @@ else:
 
 
 def types_with(option: str) -> list[str]:
-    """The types of adapters that have an option."""
+    """Return the types of adapters that have an option."""
     return [name for name, model in ADAPTERS.items() if option in model.model_fields]

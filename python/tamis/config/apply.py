@@ -65,7 +65,7 @@ def refuse_unknown_deliveries(config: PipelineConfig, names: Mapping[str, Sequen
 
 
 def pipeline_of(store: Place, candidates: Iterable[Path]) -> PipelineConfig | None:
-    """The first of some files that is the configuration of a pipeline over `store`; None if none is."""
+    """Return the first of some files that is the configuration of a pipeline over `store`; None if none is."""
     for path in candidates:
         with suppress(ConfigError, OSError):
             if path.is_file() and is_same((config := PipelineConfig.load(path)).store_path, store):

@@ -36,7 +36,7 @@ class SparkSection(Section):
     """``[spark]``: where Spark runs.
 
     Attributes:
-        master: as Spark writes it, such as ``spark://host:7077``.
+        master: the master, as Spark writes it, such as ``spark://host:7077``.
         host: the address of this machine to which the workers connect; other machines need another than 127.0.0.1.
         python: the Python of the workers, which has the same tamis; default: the path of this one.
         options: settings of Spark by their names, which override those of tamis.
@@ -53,7 +53,7 @@ class SparkSection(Section):
         return self.master.startswith("local")
 
     def texts(self) -> dict[str, str]:
-        """The options as Spark takes them."""
+        """Return the options as Spark takes them."""
         return {
             name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in self.options.items()
         }

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from tamis.config.errors import MistakeError
 from tamis.config.fields import (
+    ConfigPath,
     Count,
-    DatabaseBeside,
+    DatabaseAddress,
     Domain,
     Line,
     Name,
-    PathBeside,
     Port,
     Seconds,
     Section,
     TableName,
-    TemplatesBeside,
+    TemplatesFolder,
 )
-from tamis.config.secrets import content, secret, variable
+from tamis.config.secrets import secret, variable_or_content
 from tamis.config.templates import templates_of
 from tamis.errors import ConfigError
+from tamis.loopback import is_loopback
 
 if TYPE_CHECKING:
     import ssl
@@ -45,15 +46,13 @@ Others would let an address reach files, programs or any web server from here.""
 _IN_THE_CLEAR = ("gotify", "matrix", "mmost", "ntfy", "rocket", "signal")
 """The schemes without TLS if they name a server."""
 
-_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
-
 
 def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
 def _trusting(delivery: str, ca_file: Path | None) -> ssl.SSLContext:
-    """The settings of TLS that trust these certificates, or the system's.
+    """Return the settings of TLS that trust these certificates, or the system's.
 
     Raises:
         ConfigError: they cannot be read.
@@ -68,16 +67,16 @@ def _trusting(delivery: str, ca_file: Path | None) -> ssl.SSLContext:
 
 def _web_address(url: str) -> str:
     parts = _parts(url, ("https", "http"), "https://example.org/hook")
-    if parts.scheme == "http" and parts.hostname not in _THIS_MACHINE:
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ValueError(f"'{url}' would send messages in the clear: expected https, or http on this machine")
     return url
 
 
 def broker_address(url: str) -> str:
-    """The address of a broker, as it was given.
+    """Return the address of a broker, as it was given.
 
     Raises:
-        ValueError: it is none, or has a password.
+        ValueError: it is not an address of a broker, or has a password.
     """
     parts = _parts(url, ("amqp", "amqps"), "amqp://user@localhost:5672/")
     if parts.password is not None:
@@ -89,7 +88,7 @@ def _parts(url: str, schemes: tuple[str, ...], example: str) -> SplitResult:
     parts = urlsplit(url)
     if parts.scheme not in schemes or not parts.hostname:
         raise ValueError(f"expected an address such as {example}, not '{url}'")
-    _ = parts.port  # a ValueError when it is none
+    _ = parts.port  # raises a ValueError if it is not a number
     return parts
 
 
@@ -98,14 +97,6 @@ def _one_of(section: Section, *keys: str) -> None:
     _, *others = [key for key in keys if getattr(section, key) is not None] or [""]
     for key in others:
         raise MistakeError((key,), f"only one of {' and '.join(repr(name) for name in keys)} can be given")
-
-
-def _given(delivery: str, variable_name: str | None, file: Path | None) -> str | None:
-    """Return the secret in an environment variable or in a file; None if neither is named."""
-    where = f"delivery '{delivery}'"
-    if file is not None:
-        return content(where, file)
-    return None if variable_name is None else variable(where, variable_name)
 
 
 def _known_fields(text: str) -> str:
@@ -132,17 +123,26 @@ class _Delivery(Section):
         return False
 
 
+class _Files(_Delivery):
+    folder: ConfigPath
+
+    @property
+    def target(self) -> Path:
+        """The folder that it writes."""
+        return self.folder
+
+
 class _Mail(_Delivery):
     sender: Line = Field(default="tamis@localhost", alias="from")
     recipients: Annotated[tuple[Line, ...], BeforeValidator(_as_tuple), Field(min_length=1)] = Field(
         default=("subscriber@localhost",), alias="to"
     )
     domain: Domain = "tamis.invalid"
-    templates: TemplatesBeside | None = None
+    templates: TemplatesFolder | None = None
 
     @property
     def is_for_people(self) -> bool:
-        """As of every delivery."""
+        """True: it follows the rhythms of owners."""
         return True
 
 
@@ -152,27 +152,21 @@ class StoreDelivery(_Delivery):
     type: Literal["store"]
 
 
-class EmlDelivery(_Mail):
+class EmlDelivery(_Mail, _Files):
     """A delivery of type ``eml``: one e-mail per notification, as a file in `folder`."""
 
     type: Literal["eml"]
-    folder: PathBeside
-
-    @property
-    def target(self) -> Path:
-        """As of every delivery."""
-        return self.folder
 
 
 class JsonlDelivery(_Delivery):
     """A delivery of type ``jsonl``: one line of JSON per notification, appended to `path`."""
 
     type: Literal["jsonl"]
-    path: PathBeside
+    path: ConfigPath
 
     @property
     def target(self) -> Path:
-        """As of every delivery."""
+        """The file that it writes."""
         return self.path
 
 
@@ -186,14 +180,14 @@ class SmtpDelivery(_Mail):
         ca_file: certificates to trust instead of the system's.
         user: the name to log in with.
         password_env: the environment variable that holds the password.
-        timeout_s: for each step.
+        timeout_s: the time limit for each step.
     """
 
     type: Literal["smtp"]
     host: Line
     port: Port = 0
     tls: Literal["none", "starttls", "tls"] = "starttls"
-    ca_file: PathBeside | None = None
+    ca_file: ConfigPath | None = None
     user: Line | None = None
     password_env: Line | None = None
     timeout_s: Seconds = 30.0
@@ -213,20 +207,20 @@ class SmtpDelivery(_Mail):
         if (self.user is None) != (self.password_env is None):
             given = "user" if self.user is not None else "password_env"
             raise MistakeError((given,), "'user' and 'password_env' belong together")
-        if self.user is not None and self.tls == "none" and self.host not in _THIS_MACHINE:
+        if self.user is not None and self.tls == "none" and not is_loopback(self.host):
             raise MistakeError(("user",), f'a password for {self.host} needs tls = "starttls" or "tls"')
         return self
 
     def password(self) -> str | None:
-        """The password to log in with; None without a login.
+        """Return the password to log in with; None without a login.
 
         Raises:
             ConfigError: the environment variable that should hold it is not set.
         """
-        return None if self.password_env is None else variable(f"delivery '{self.name}'", self.password_env)
+        return variable_or_content(f"delivery '{self.name}'", self.password_env)
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """The settings that check the server's certificate; None without TLS.
+        """Return the settings that check the server's certificate; None without TLS.
 
         Raises:
             ConfigError: `ca_file` cannot be read.
@@ -238,20 +232,20 @@ class WebhookDelivery(_Delivery):
     """A delivery of type ``webhook``: one signed HTTP request per notification.
 
     Attributes:
-        url: where it is posted; ``https``, or ``http`` on this machine.
+        url: the address to which it is posted; ``https``, or ``http`` on this machine.
         secret_env: the environment variables that hold the secrets; each gives a signature, so that a secret can be
             changed without a gap.
         ca_file: certificates to trust instead of the system's.
-        timeout_s: for the whole of one request.
+        timeout_s: the time limit for the whole of one request.
         templates: a folder with the template of the request's body.
     """
 
     type: Literal["webhook"]
     url: Annotated[Line, AfterValidator(_web_address)]
     secret_env: Annotated[tuple[Line, ...], BeforeValidator(_as_tuple), Field(min_length=1)]
-    ca_file: PathBeside | None = None
+    ca_file: ConfigPath | None = None
     timeout_s: Seconds = 15.0
-    templates: TemplatesBeside | None = None
+    templates: TemplatesFolder | None = None
 
     @model_validator(mode="after")
     def _template_is_there(self) -> Self:
@@ -260,7 +254,7 @@ class WebhookDelivery(_Delivery):
         return self
 
     def secrets(self) -> list[bytes]:
-        """The secrets, in the order of `secret_env`.
+        """Return the secrets, in the order of `secret_env`.
 
         Raises:
             ConfigError: a variable is not set, or holds no secret.
@@ -268,7 +262,7 @@ class WebhookDelivery(_Delivery):
         return [secret(f"delivery '{self.name}'", name) for name in self.secret_env]
 
     def tls_context(self) -> ssl.SSLContext:
-        """The settings that check the server's certificate.
+        """Return the settings that check the server's certificate.
 
         Raises:
             ConfigError: `ca_file` cannot be read.
@@ -285,7 +279,7 @@ class AmqpDelivery(_Delivery):
         exchange: the exchange; ``mailbox`` for the mailboxes of tamis, "" for the queue that `routing_key` names.
         routing_key: the key, in which ``{query}``, ``{owner}`` and ``{topic}`` stand for those of the notification.
         ca_file: certificates to trust instead of the system's.
-        timeout_s: for each step.
+        timeout_s: the time limit for each step.
     """
 
     type: Literal["amqp"]
@@ -293,19 +287,19 @@ class AmqpDelivery(_Delivery):
     password_env: Line | None = None
     exchange: Annotated[str, Field(max_length=127)] = ""
     routing_key: Annotated[Line, AfterValidator(_known_fields)] = "{query}"
-    ca_file: PathBeside | None = None
+    ca_file: ConfigPath | None = None
     timeout_s: Seconds = 15.0
 
     def password(self) -> str | None:
-        """The password to log in with; None: that of `url`, or guest's.
+        """Return the password to log in with; None: that of `url`, or guest's.
 
         Raises:
             ConfigError: the environment variable that should hold it is not set.
         """
-        return None if self.password_env is None else variable(f"delivery '{self.name}'", self.password_env)
+        return variable_or_content(f"delivery '{self.name}'", self.password_env)
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """The settings that check the broker's certificate; None without TLS.
+        """Return the settings that check the broker's certificate; None without TLS.
 
         Raises:
             ConfigError: `ca_file` cannot be read.
@@ -313,24 +307,18 @@ class AmqpDelivery(_Delivery):
         return _trusting(self.name, self.ca_file) if urlsplit(self.url).scheme == "amqps" else None
 
 
-class FeedDelivery(_Delivery):
+class FeedDelivery(_Files):
     """A delivery of type ``feed``: an Atom feed for each query, as a file in `folder`.
 
     Attributes:
-        folder: of the files ``<query>.atom``.
-        entries_max: maximum number of entries of a feed; the oldest go.
-        domain: of the names of the feeds.
+        folder: the folder of the files ``<query>.atom``.
+        entries_max: maximum number of entries of a feed; the oldest are removed.
+        domain: the domain in the ids of the feeds.
     """
 
     type: Literal["feed"]
-    folder: PathBeside
     entries_max: Annotated[Count, Field(le=10_000)] = 100
     domain: Domain = "tamis.invalid"
-
-    @property
-    def target(self) -> Path:
-        """As of every delivery."""
-        return self.folder
 
 
 class DatabaseDelivery(_Delivery):
@@ -342,15 +330,15 @@ class DatabaseDelivery(_Delivery):
         create: whether the table, and an SQLite file, is made if it is absent.
         password_env: the environment variable that holds the password of a server.
         password_file: the file that holds it.
-        timeout_s: for one transaction of up to 500 rows.
+        timeout_s: the time limit for one transaction of up to 500 rows.
     """
 
     type: Literal["database"]
-    url: DatabaseBeside
+    url: DatabaseAddress
     table: TableName = "notifications"
     create: bool = Field(default=False, strict=True)
     password_env: Line | None = None
-    password_file: PathBeside | None = None
+    password_file: ConfigPath | None = None
     timeout_s: Seconds = 30.0
 
     @model_validator(mode="after")
@@ -369,21 +357,12 @@ class DatabaseDelivery(_Delivery):
         return self.url if isinstance(self.url, Path) else None
 
     def password(self) -> str | None:
-        """Return the password to log in with; None: as programs of PostgreSQL find it by themselves.
+        """Return the password to log in with; None: libpq looks for it.
 
         Raises:
             ConfigError: the variable is not set, or the file cannot be read.
         """
-        return _given(self.name, self.password_env, self.password_file)
-
-
-class _Files(_Delivery):
-    folder: PathBeside
-
-    @property
-    def target(self) -> Path:
-        """As of every delivery."""
-        return self.folder
+        return variable_or_content(f"delivery '{self.name}'", self.password_env, self.password_file)
 
 
 class ParquetDelivery(_Files):
@@ -404,19 +383,19 @@ class ChatDelivery(_Delivery):
     Attributes:
         url_env: the environment variable that holds the address, which is a secret.
         url_file: the file that holds it.
-        timeout_s: for one message.
-        templates: a folder with the templates of the text, those of e-mails.
+        timeout_s: the time limit for one message.
+        templates: a folder with templates of e-mails, which the text uses.
     """
 
     type: Literal["chat"]
     url_env: Line | None = None
-    url_file: PathBeside | None = None
+    url_file: ConfigPath | None = None
     timeout_s: Seconds = 30.0
-    templates: TemplatesBeside | None = None
+    templates: TemplatesFolder | None = None
 
     @property
     def is_for_people(self) -> bool:
-        """As of every delivery."""
+        """True: it follows the rhythms of owners."""
         return True
 
     @model_validator(mode="after")
@@ -432,15 +411,16 @@ class ChatDelivery(_Delivery):
         Raises:
             ConfigError: it is not there, or is of a service that is not allowed.
         """
-        url = _given(self.name, self.url_env, self.url_file) or ""
-        where, scheme = f"delivery '{self.name}'", url.partition("://")[0].lower()
+        where = f"delivery '{self.name}'"
+        url = variable_or_content(where, self.url_env, self.url_file) or ""
+        scheme = url.partition("://")[0].lower()
         if "://" not in url or scheme not in CHATS or len(url.split()) != 1:
             raise ConfigError(f"{where}: expected the address of a chat, which begins with {', '.join(CHATS)} and ://")
         try:
             host = urlsplit(url).hostname or ""
         except ValueError:
             raise ConfigError(f"{where}: the address of the chat cannot be read") from None
-        if scheme in _IN_THE_CLEAR and "." in host and host not in _THIS_MACHINE:
+        if scheme in _IN_THE_CLEAR and "." in host and not is_loopback(host):
             raise ConfigError(f"{where}: {scheme}:// sends messages in the clear: expected {scheme}s://")
         return url
 
@@ -460,3 +440,8 @@ DeliveryConfig = Annotated[
     Field(discriminator="type"),
 ]
 """A ``[[delivery]]``, by its `type`."""
+
+DELIVERIES: dict[str, type[BaseModel]] = {
+    get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(get_args(DeliveryConfig)[0])
+}
+"""Type -> model, of every type."""

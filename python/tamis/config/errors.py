@@ -61,7 +61,7 @@ def place_in_file(path: Path, lines: Mapping[TomlLocation, int], location: TomlL
 
 
 def line_of(lines: Mapping[TomlLocation, int], location: TomlLocation) -> int:
-    """The line of the value at `location`, or of the nearest table around it; 0 if there is none."""
+    """Return the line of the value at `location`, or of the nearest table around it; 0 if there is none."""
     return next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), 0)
 
 
@@ -102,7 +102,7 @@ def expected(details: ErrorDetails, patterns: Mapping[str, str]) -> str:
 
 
 def is_echo(details: ErrorDetails) -> bool:
-    """Whether pydantic only repeats a bad value, saying that the list is too short without it."""
+    """Return whether pydantic only repeats a bad value, saying that the list is too short without it."""
     return details["type"] == "too_short" and bool(details["input"])
 
 

@@ -9,34 +9,40 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from tamis.config.templates import checked_folder
 from tamis.errors import StoreError
-from tamis.store_place import Place, ServerUrl, place_of
+from tamis.store_place import PasswordInUrlError, Place, ServerUrl, place_of
 
 
-def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
+def _relative_to_file(path: Path, info: ValidationInfo) -> Path:
     folder = (info.context or {}).get("folder", Path())
     return Path(folder) / path.expanduser()
 
 
-def _place(value: object, info: ValidationInfo) -> Place:
+def _address(value: object, info: ValidationInfo) -> Place:
+    """Return the address of a store or database; a path is relative to the file.
+
+    Raises:
+        StoreError: it is not an address, or names another kind of database.
+    """
     if not isinstance(value, str | Path | ServerUrl):
-        raise ValueError(f"store: expected a path or a URL, not {value!r}")
+        raise StoreError(f"expected a path or a URL, not {value!r}")
+    place = place_of(value)
+    return place if isinstance(place, ServerUrl) else _relative_to_file(place, info)
+
+
+def _store(value: object, info: ValidationInfo) -> Place:
     try:
-        place = place_of(value)
+        return _address(value, info)
     except StoreError as error:
         raise ValueError(f"store: {error}") from error
-    return place if isinstance(place, ServerUrl) else _beside_the_file(place, info)
 
 
 def _database(value: object, info: ValidationInfo) -> Place:
-    if not isinstance(value, str | Path | ServerUrl):
-        raise ValueError(f"expected a path or a URL, not {value!r}")
     try:
-        place = place_of(value)
+        return _address(value, info)
+    except PasswordInUrlError as error:
+        raise ValueError("the password must not be in the file: name its variable in password_env") from error
     except StoreError as error:
-        if "has a password" in str(error):
-            raise ValueError("the password must not be in the file: name its variable in password_env") from error
         raise ValueError(str(error)) from error
-    return place if isinstance(place, ServerUrl) else _beside_the_file(place, info)
 
 
 _NAME, _LINE, _DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", r"^[^\r\n\x00]+$", r"^[A-Za-z0-9.-]+$"
@@ -62,11 +68,15 @@ Clock = Annotated[str, Field(pattern=_CLOCK)]
 QuietHours = Annotated[str, Field(pattern=_QUIET)]
 Line = Annotated[str, Field(pattern=_LINE)]
 Domain = Annotated[str, Field(pattern=_DOMAIN, max_length=200)]
-PathBeside = Annotated[Path, AfterValidator(_beside_the_file)]
-PlaceBeside = Annotated[InstanceOf[Path] | InstanceOf[ServerUrl], BeforeValidator(_place)]
-DatabaseBeside = Annotated[InstanceOf[Path] | InstanceOf[ServerUrl], BeforeValidator(_database)]
 TableName = Annotated[str, Field(pattern=_TABLE, max_length=127)]
-TemplatesBeside = Annotated[PathBeside, AfterValidator(checked_folder)]
+ConfigPath = Annotated[Path, AfterValidator(_relative_to_file)]
+"""A path, relative to the folder of the file."""
+StoreAddress = Annotated[InstanceOf[Path] | InstanceOf[ServerUrl], BeforeValidator(_store)]
+"""The store: a path, relative to the folder of the file, or the URL of a server."""
+DatabaseAddress = Annotated[InstanceOf[Path] | InstanceOf[ServerUrl], BeforeValidator(_database)]
+"""A database: a path, relative to the folder of the file, or the URL of a server."""
+TemplatesFolder = Annotated[ConfigPath, AfterValidator(checked_folder)]
+"""A folder of templates, relative to the folder of the file."""
 
 
 class Section(BaseModel):

@@ -7,7 +7,7 @@ from typing import Any, Self
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from tamis.config.errors import MistakeError
-from tamis.config.fields import Line, PathBeside, Section
+from tamis.config.fields import ConfigPath, Line, Section
 from tamis.errors import ConfigError
 from tamis.query.hierarchy import HierarchySpec, checked_parents, read_parents
 
@@ -23,7 +23,7 @@ class HierarchyConfig(Section):
 
     attribute: Line
     parents: dict[str, str | None] | None = None
-    file: PathBeside | None = None
+    file: ConfigPath | None = None
 
     @field_validator("parents", mode="before")
     @classmethod
@@ -40,7 +40,7 @@ class HierarchyConfig(Section):
         return self
 
     def spec(self) -> HierarchySpec:
-        """The hierarchy, which is read now if it is in a file.
+        """Return the hierarchy, which is read now if it is in a file.
 
         Raises:
             ConfigError: the file cannot be read, or holds no hierarchy.

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tamis.config.errors import MistakeError
-from tamis.config.fields import Clock, Count, Line, Name, QuietHours, Seconds, Section, TemplatesBeside
+from tamis.config.fields import Clock, Count, Line, Name, QuietHours, Seconds, Section, TemplatesFolder
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -22,7 +22,7 @@ _ONLY_WITH = {
 }
 _INHERITED = ("to", "time_zone", "confirm", "templates")
 _CONFIRM_WHAT = "'confirm' needs 'to': the addresses to confirm"
-_CRON_FROM = datetime(2024, 1, 1, tzinfo=UTC)  # any time will do to try an expression
+_CRON_FROM = datetime(2024, 1, 1, tzinfo=UTC)  # the expression is only tried; the time does not matter
 
 
 def _as_tuple(value: Any) -> Any:
@@ -47,7 +47,7 @@ class ProfileConfig(Section):
     Attributes:
         name: queries name the owner as ``owner/name``.
         to: the addresses; empty: those of the delivery, or for a profile those of its owner.
-        time_zone: for all times, such as ``Europe/Berlin``.
+        time_zone: the time zone of all times, such as ``Europe/Berlin``.
         digest: whether notifications are gathered, and how often they are sent.
         at: when a digest of the day or week is sent.
         weekday: when a digest of the week is sent.
@@ -70,7 +70,7 @@ class ProfileConfig(Section):
     most: Count | None = None
     per_s: Seconds = 3600.0
     confirm: bool = Field(default=False, strict=True)
-    templates: TemplatesBeside | None = None
+    templates: TemplatesFolder | None = None
 
     @property
     def zone(self) -> ZoneInfo:
@@ -148,10 +148,10 @@ class OwnerConfig(ProfileConfig):
 
 
 def find_owner(owners: Mapping[str, OwnerConfig], name: str) -> OwnerConfig | None:
-    """Return who a query names as its owner; of a profile that is not there, the owner; None: nobody.
+    """Return the owner whom a query names, without the profile if that does not exist; None if there is none.
 
     Args:
-        owners: by name, each with its profiles.
-        name: as a query names them: ``owner`` or ``owner/profile``.
+        owners: the owners by name, each with its profiles.
+        name: the owner as a query names them: ``owner`` or ``owner/profile``.
     """
     return owners.get(name) or owners.get(name.partition("/")[0])

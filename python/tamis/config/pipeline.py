@@ -25,22 +25,9 @@ from pydantic_core import ErrorDetails
 from tamis.config import errors as config_errors
 from tamis.config.adapters import ADAPTERS, AdapterConfig, AnyAdapterConfig, types_with
 from tamis.config.cluster import SparkSection
-from tamis.config.deliveries import (
-    AmqpDelivery,
-    ChatDelivery,
-    DatabaseDelivery,
-    DeliveryConfig,
-    DeltaDelivery,
-    EmlDelivery,
-    FeedDelivery,
-    JsonlDelivery,
-    ParquetDelivery,
-    SmtpDelivery,
-    StoreDelivery,
-    WebhookDelivery,
-)
+from tamis.config.deliveries import DELIVERIES, DatabaseDelivery, DeliveryConfig
 from tamis.config.errors import MistakeError
-from tamis.config.fields import PATTERNS, Days, Milliseconds, Name, PathBeside, PlaceBeside, Section
+from tamis.config.fields import PATTERNS, ConfigPath, Days, Milliseconds, Name, Section, StoreAddress
 from tamis.config.hierarchies import HierarchyConfig
 from tamis.config.owners import OwnerConfig, ProfileConfig
 from tamis.config.toml_lines import TomlLocation, line_numbers
@@ -65,10 +52,10 @@ class PipelineSection(Section):
     """
 
     name: Name = "tamis"
-    store: PlaceBeside = Field(default=Path("tamis.sqlite"), validate_default=True)
-    checkpoints: PathBeside = Field(default=Path("checkpoints"), validate_default=True)
-    work: PathBeside = Field(default=Path("work"), validate_default=True)
-    notifications: PathBeside | None = None
+    store: StoreAddress = Field(default=Path("tamis.sqlite"), validate_default=True)
+    checkpoints: ConfigPath = Field(default=Path("checkpoints"), validate_default=True)
+    work: ConfigPath = Field(default=Path("work"), validate_default=True)
+    notifications: ConfigPath | None = None
     interval_ms: Milliseconds = 200
     keep_days: Days | None = None
 
@@ -81,7 +68,7 @@ class PipelineSection(Section):
 class QueriesSection(Section):
     """``[queries]``: a file that is applied at each start, and the deliveries of queries that name none."""
 
-    file: PathBeside | None = None
+    file: ConfigPath | None = None
     deliveries: tuple[Name, ...] = ()
 
 
@@ -171,7 +158,7 @@ class PipelineConfig(Section):
         """Return a copy with another ``[spark]`` master.
 
         Raises:
-            ConfigError: it is no master of Spark, or its workers cannot connect to ``[spark]`` host.
+            ConfigError: it is not a master of Spark, or its workers cannot connect to ``[spark]`` host.
         """
         try:
             spark = SparkSection.model_validate({**self.spark.model_dump(), "master": master})
@@ -269,7 +256,7 @@ def _refuse_twice(items: Iterable[Any], key: str, mistake: str) -> None:
 
 
 def _identities(target: Path) -> Iterator[object]:
-    """Return what two names of one file or folder share: its path without links, and its inode if it exists."""
+    """Yield what two names of one file or folder share: its path without links, and its inode if it exists."""
     yield target.resolve()
     with suppress(OSError):
         status = target.stat()
@@ -277,7 +264,7 @@ def _identities(target: Path) -> Iterator[object]:
 
 
 def _with_sections(document: dict[str, Any]) -> dict[str, Any]:
-    """The document, with the sections whose settings all have defaults."""
+    """Return the document, with the sections whose settings all have defaults."""
     return {"pipeline": {}, "queries": {}, "spark": {}} | document
 
 
@@ -291,26 +278,13 @@ _MODELS: dict[str, type[BaseModel]] = {
     "hierarchy": HierarchyConfig,
     "test": TestBlock,
 }
-_DELIVERIES: dict[str, type[BaseModel]] = {
-    "store": StoreDelivery,
-    "eml": EmlDelivery,
-    "jsonl": JsonlDelivery,
-    "smtp": SmtpDelivery,
-    "webhook": WebhookDelivery,
-    "amqp": AmqpDelivery,
-    "feed": FeedDelivery,
-    "database": DatabaseDelivery,
-    "parquet": ParquetDelivery,
-    "delta": DeltaDelivery,
-    "chat": ChatDelivery,
-}
-_TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": _DELIVERIES, "adapter": ADAPTERS}
+_TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": DELIVERIES, "adapter": ADAPTERS}
 """Section -> type -> model, of sections that have a type."""
 _ARRAYS = ("adapter", "delivery", "owner", "hierarchy", "test")
 
 
 def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails) -> str:
-    """One error: file, line, what is wrong, what was expected, and the nearest name."""
+    """Return one error: file, line, what is wrong, what was expected, and the nearest name."""
     location, model = _location(details["loc"])
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, MistakeError):
@@ -321,7 +295,7 @@ def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails)
 
 
 def _location(loc: tuple[str | int, ...]) -> tuple[TomlLocation, type[BaseModel] | None]:
-    """The location in the file, without the union's tag that pydantic inserts, and the model that it belongs to."""
+    """Return the location in the file, without the tag that pydantic inserts for a union, and its model."""
     tagged = _TAGGED.get(str(loc[0]), {}) if len(loc) > 2 else {}
     if model := tagged.get(str(loc[2]) if tagged else ""):
         return (*loc[:2], *loc[3:]), model

@@ -39,7 +39,7 @@ class Problem:
 
     Attributes:
         file: the file with the error.
-        line: in that file, from 1; 0 if it belongs to no line.
+        line: the line in that file, from 1; 0 if the problem belongs to no line.
         text: what is wrong and what was expected; it may have several lines, with a caret.
     """
 
@@ -48,11 +48,11 @@ class Problem:
     text: str
 
     def __str__(self) -> str:
-        """The problem as compilers print it: file, line, text."""
+        """Return the problem as compilers print it: file, line, text."""
         return f"{self.file}, line {self.line}: {self.text}" if self.line else f"{self.file}: {self.text}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The problem as plain values, for JSON."""
+        """Return the problem as plain values, for JSON."""
         return asdict(self)
 
 
@@ -97,7 +97,7 @@ class PipelineCheck:
         self._compiled: dict[str, Query] = {}
 
     def queries(self) -> Iterator[tuple[str, QuerySpec, Query]]:
-        """The file or store of each query that a run would match, and the query; only after `problems`."""
+        """Yield the file or store of each query that a run would match, and the query; only after `problems`."""
         for key, query in self._compiled.items():
             yield self._place_of(key), self._queries[key], query
 
@@ -105,7 +105,7 @@ class PipelineCheck:
         return str(self._config.queries.file if key in self._in_file else self._config.store_path)
 
     def problems(self) -> Iterator[Problem]:
-        """The problems one after another; checks that depend on something broken are skipped."""
+        """Yield the problems one after another; checks that depend on something broken are skipped."""
         yield from self._folders()
         yield from self._store()
         broken = list(self._query_file())
@@ -128,7 +128,7 @@ class PipelineCheck:
                 yield self._at(("pipeline", name), problem)
 
     def _store(self) -> Iterator[Problem]:
-        """The store's problems; afterwards there is what it will hold besides the files, which a run applies."""
+        """Yield the store's problems; afterwards there is what it will hold besides the files, which a run applies."""
         from tamis.store import Store
 
         applied = [str(path.resolve()) for path in (self._config.path, self._config.queries.file) if path is not None]
@@ -228,7 +228,7 @@ class PipelineCheck:
     def _tests(self) -> Iterator[Problem]:
         from tamis.engine.build import build_engine
 
-        with warnings.catch_warnings():  # who asked for the check shows them, with their places
+        with warnings.catch_warnings():  # the caller of the check shows them, with their places
             warnings.simplefilter("ignore")
             active = ((key, query) for key, query in self._compiled.items() if self._queries[key].is_active())
             engine = build_engine(active, self._hierarchies)
@@ -238,7 +238,7 @@ class PipelineCheck:
 
 
 def _test_problems(engine: Engine, keys: list[str], test: TestBlock) -> Iterator[str]:
-    """The problems of a ``[[test]]``."""
+    """Yield the problems of a ``[[test]]``."""
     unknown = [key for key in test.match if key not in engine]
     if unknown:
         yield from (_why_unknown(key, keys) for key in unknown)
@@ -262,14 +262,14 @@ def _why_unknown(key: str, keys: list[str]) -> str:
 
 
 def _folder_problem(folder: Path) -> str | None:
-    """Why no file can be written into `folder`, which a run would make if it is absent."""
+    """Return why no file can be written into `folder`, which a run would make if it is absent."""
     if folder.exists():
         return _unless(folder, Path.is_dir, "not a folder, where one was expected") or _unwritable(folder)
     return _folder_problem(folder.parent)
 
 
 def _file_problem(path: Path) -> str | None:
-    """Why nothing can be appended to `path`, which a run would make with its folder if it is absent."""
+    """Return why nothing can be appended to `path`, which a run would make with its folder if it is absent."""
     if path.exists():
         return _unless(path, Path.is_file, "not a file, where one was expected") or _unwritable(path)
     return _folder_problem(path.parent)

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from tamis.config.deliveries import broker_address
-from tamis.config.fields import Line, PathBeside, Seconds, Section
-from tamis.config.secrets import content, variable
+from tamis.config.fields import ConfigPath, Line, Seconds, Section
+from tamis.config.secrets import variable_or_content
 from tamis.errors import ConfigError
 
 
@@ -21,18 +21,18 @@ class PublishConfig(Section):
         password_file: a file that holds it.
         exchange: the exchange, which must exist.
         ca_file: certificates to trust instead of the system's; on each machine that reads.
-        timeout_s: for each step.
+        timeout_s: the time limit for each step.
     """
 
     url: Annotated[Line, AfterValidator(broker_address)]
     password_env: Line | None = None
-    password_file: PathBeside | None = None
+    password_file: ConfigPath | None = None
     exchange: Annotated[str, Field(min_length=1, max_length=127)] = "amq.topic"
-    ca_file: PathBeside | None = None
+    ca_file: ConfigPath | None = None
     timeout_s: Seconds = 15.0
 
     def password(self, adapter: str) -> str | None:
-        """The password to log in with; None: that of `url`, or guest's.
+        """Return the password to log in with; None: that of `url`, or guest's.
 
         Raises:
             ConfigError: both are named; the environment variable is not set, or the file cannot be read.
@@ -40,6 +40,4 @@ class PublishConfig(Section):
         where = f"adapter '{adapter}'"
         if self.password_env is not None and self.password_file is not None:
             raise ConfigError(f"{where}: publish: expected password_env or password_file, not both")
-        if self.password_file is not None:
-            return content(where, self.password_file)
-        return None if self.password_env is None else variable(where, self.password_env)
+        return variable_or_content(where, self.password_env, self.password_file)

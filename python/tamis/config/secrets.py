@@ -15,11 +15,11 @@ _CHARACTERS_MAX = 64 * 1024
 
 
 def variable(where: str, name: str) -> str:
-    """The value of an environment variable.
+    """Return the value of an environment variable.
 
     Args:
         where: who needs it, for the error.
-        name: of the variable.
+        name: the name of the variable.
 
     Raises:
         ConfigError: it is not set.
@@ -34,7 +34,7 @@ def content(where: str, file: Path) -> str:
 
     Args:
         where: who needs it, for the error.
-        file: of at most 64 KiB.
+        file: the file, of at most 64 KiB.
 
     Raises:
         ConfigError: it cannot be read, is too long, or is empty.
@@ -50,8 +50,19 @@ def content(where: str, file: Path) -> str:
     return text
 
 
+def variable_or_content(where: str, name: str | None, file: Path | None = None) -> str | None:
+    """Return the secret in a file or else in an environment variable; None if neither is named.
+
+    Raises:
+        ConfigError: the variable is not set, or the file cannot be used.
+    """
+    if file is not None:
+        return content(where, file)
+    return None if name is None else variable(where, name)
+
+
 def secret(where: str, name: str) -> bytes:
-    """The secret in an environment variable: 24 to 64 bytes.
+    """Return the secret in an environment variable: 24 to 64 bytes.
 
     Raises:
         ConfigError: it is not set, or holds no secret.

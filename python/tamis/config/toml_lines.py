@@ -14,7 +14,7 @@ _HEADER = re.compile(r"\s*(\[\[?)\s*(.+?)\s*\]\]?\s*(?:#.*)?")
 
 
 def line_numbers(text: str) -> dict[TomlLocation, int]:
-    """The line, from 1, of every table, key and array of tables in `text`, which must be valid TOML.
+    """Return the line, from 1, of every table, key and array of tables in `text`, which must be valid TOML.
 
     A statement ends where it first parses as TOML by itself, so that strings and arrays over several lines need no
     parser of their own. Values in an inline table have the line of the statement.
@@ -35,7 +35,7 @@ def line_numbers(text: str) -> dict[TomlLocation, int]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """The headers and key-value pairs, each with its first line."""
+    """Yield the headers and key-value pairs, each with its first line."""
     begun, statement = 0, ""
     for number, line in enumerate(text.splitlines(), start=1):
         if not statement and (not line.strip() or line.lstrip().startswith("#")):
@@ -56,7 +56,7 @@ def _is_complete(statement: str) -> bool:
 
 
 def _names(dotted: str) -> tuple[str, ...]:
-    """The names of a header: ``a."b c"`` is ("a", "b c")."""
+    """Return the names of a header: ``a."b c"`` is ("a", "b c")."""
     names: list[str] = []
     inner: Any = tomllib.loads(f"{dotted} = 0")
     while isinstance(inner, dict):
@@ -93,7 +93,7 @@ def _newest(lines: dict[TomlLocation, int], location: TomlLocation) -> TomlLocat
 
 
 def _locations_within(value: Any) -> Iterator[TomlLocation]:
-    """The locations of everything inside `value`, outermost first."""
+    """Yield the locations of everything inside `value`, outermost first."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, inner in items:
         yield (name,)

@@ -45,7 +45,7 @@ class UnsubscribeSection(Section):
         return host.strip("[]"), int(port)
 
     def secret(self) -> bytes:
-        """The secret.
+        """Return the secret.
 
         Raises:
             ConfigError: the variable is not set, or holds none.

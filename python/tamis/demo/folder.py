@@ -84,7 +84,7 @@ def _refuse_foreign(config: Path) -> None:
 
 
 def _shipped(name: str) -> bytes:
-    """A file of this package."""
+    """Return a file of this package."""
     return files("tamis.demo").joinpath(name).read_bytes()
 
 
@@ -96,7 +96,7 @@ _BEGINNING = re.compile(rb"(?m)^(?=From )")
 
 
 def _messages(mailbox: bytes) -> Iterator[bytes]:
-    """The messages of an mbox as they were before they were stored there."""
+    """Return the messages of an mbox as they were before they were stored there."""
     return map(unescape, _BEGINNING.split(mailbox)[1:])
 
 

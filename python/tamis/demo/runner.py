@@ -20,8 +20,8 @@ class DemoResult:
     """The results of the demo.
 
     Attributes:
-        summary: of this run alone; a second run reads nothing.
-        counts: of everything in the store.
+        summary: the summary of this run alone; a second run reads nothing.
+        counts: the totals of the store.
         queries: every query with all its matches.
         report: the path of the page.
     """
@@ -36,11 +36,11 @@ def run_demo(folder: DemoFolder, progress: Callable[[Progress], None] | None = N
     """Run the pipeline of `folder` once and write its report.
 
     Args:
-        folder: as `tamis.demo.lay_out` returned it.
+        folder: the folder that `tamis.demo.lay_out` returned.
         progress: called while it runs.
 
     Raises:
-        TamisError: as ``tamis.spark.pipeline.run_pipeline``.
+        TamisError: see ``tamis.spark.pipeline.run_pipeline``.
         OSError: the report cannot be written.
     """
     from tamis.spark.pipeline import run_pipeline
@@ -55,7 +55,7 @@ def run_demo(folder: DemoFolder, progress: Callable[[Progress], None] | None = N
 
 
 def _is_current(report: Path, store: Store) -> bool:
-    """Whether the page is newer than every notification; a run that read nothing then keeps its figures of speed."""
+    """Return whether the page is newer than every notification. Then a run that read nothing keeps the page."""
     if not report.exists():
         return False
     newest = store.notifications(limit=1)

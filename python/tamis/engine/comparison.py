@@ -54,7 +54,7 @@ def compare(
     Args:
         before: the old query.
         after: the new one.
-        records: name -> value, as `Engine.match` takes them.
+        records: mappings of name -> value, as for `Engine.match`.
         hierarchies: attribute -> value -> its parent, for UNDER.
 
     Raises:

@@ -65,7 +65,7 @@ class Engine(Generic[K]):
 
         Args:
             key: anything that can be hashed; keys compare as in a dict.
-            query: of any language; the next match sees it.
+            query: a query in any language; the next match sees it.
 
         Raises:
             TypeError: `key` cannot be hashed, or `query` is not a query.
@@ -82,7 +82,7 @@ class Engine(Generic[K]):
             pairs: (key, query) each, such as the ``items()`` of a dict; of equal keys the last query counts.
 
         Raises:
-            TypeError: `pairs` are no pairs, a key cannot be hashed, or a value is not a query; the text names it.
+            TypeError: `pairs` are not pairs, a key cannot be hashed, or a value is not a query; the text names it.
         """
         _show_warnings(self._add_all(pairs))
 
@@ -181,19 +181,19 @@ class Engine(Generic[K]):
         signature: Signature | None = None,
         as_: Form = "keys",
     ) -> list[K] | list[int] | Bitmap | int:
-        """The keys of all subscriptions that are true of the message, in the order in which they were added.
+        """Return the keys of all queries that are true of the message, in the order in which they were added.
 
         Args:
-            properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if
-                they are texts.
+            properties: the record, name -> value. Without the next arguments, its keys ``topic`` and ``body`` are the
+                topic and the body, if they are texts.
             topic: dotted words; without it and the key, the empty text.
             body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
             signature: the signature of `body`, if you have it; the result is the same without it.
-            as_: the form of the result: ``"keys"``; ``"ids"``, the ids that `match_batch` has, ascending; ``"bitmap"``,
-                a `Bitmap` with the bits of these ids set; or ``"count"``, how many there are.
+            as_: the form of the result: ``"keys"``; ``"ids"``, subscription ids, ascending; ``"bitmap"``,
+                a `Bitmap` with the bits of these ids set; or ``"count"``, their number.
 
         Raises:
-            TypeError: an argument or a property has a type that it cannot have; the text names it.
+            TypeError: an argument or a property has a wrong type; the text names it.
             ValueError: an integer is beyond 64 bits, a text has half of a surrogate pair, the nesting is deeper than
                 100, or `as_` is none of the four; for a bitmap, an id is 2^32 or more.
             RuntimeError: another thread changed `properties` while they were read.
@@ -216,17 +216,17 @@ class Engine(Generic[K]):
     def match_json(
         self, data: str | bytes | bytearray | memoryview, *, as_: Form = "keys"
     ) -> list[K] | list[int] | Bitmap | int:
-        """The keys of all subscriptions that are true of a record in JSON, in the order in which they were added.
+        """Return the keys of all queries that are true of a record in JSON, in the order in which they were added.
 
-        It is `match` of what ``json.loads`` makes of it. Of what no query asks for only the form is checked.
+        The result is that of `match` for ``json.loads(data)``. Members that no query uses are only parsed.
 
         Args:
             data: the text of one JSON object, or its bytes in UTF-8. The last of equal keys counts.
             as_: the form of the result, as for `match`.
 
         Raises:
-            ValueError: it is no JSON object, or what a query asks for has an integer beyond 64 bits or is nested deeper
-                than 100; the text says where. Or `as_` is no form.
+            ValueError: it is not a JSON object; or a member that a query uses has an integer beyond 64 bits or is
+                nested deeper than 100. The text says where. Or `as_` is not a form.
 
         Cost: linear in the text.
         """
@@ -235,7 +235,7 @@ class Engine(Generic[K]):
         return found if isinstance(found, list) else self._answer(found, as_, since)
 
     def _answer(self, ids: _core.Ids, form: str, since: Removal[K]) -> list[K] | list[int] | Bitmap | int:
-        """Return the matches in a form other than the keys that are at hand."""
+        """Return the matches in another form than keys."""
         if form == "keys":  # one of them is still in the snapshot, or was removed meanwhile
             return self._keys.keys_of(ids.to_list(), since)
         if form == "ids":
@@ -249,12 +249,12 @@ class Engine(Generic[K]):
     def match_batch(self, table: Any, *, threads: int = 1, errors: Literal["raise", "null", "column"] = "raise") -> Any:
         """Match every row of an Arrow table.
 
-        Columns that no query asks for make no difference, whatever their type and values.
+        Columns that no query asks for may have any type and values.
 
         Args:
             table: anything with an Arrow stream or array capsule (pyarrow, polars, DuckDB, ...). A row is a record, as
                 for `match`. If there is a column ``properties`` (a struct, a map, JSON text or Spark's variant), that
-                is the record, and ``topic`` (string) and ``body`` (string or binary) beside it are the parts.
+                is the record, and the columns ``topic`` (string) and ``body`` (string or binary) are the other parts.
             threads: the number of threads that share the rows.
             errors: what becomes of rows that cannot be read, such as one with broken JSON: ``raise`` stops at the
                 first; ``null`` gives null for them and matches the others; ``column`` adds the reason beside the null.
@@ -265,8 +265,8 @@ class Engine(Generic[K]):
             ``pyarrow.StructArray`` of ``ids`` and ``error`` (string; null for a row that was read).
 
         Raises:
-            TypeError: `table` is no table, or a column that a query asks for has a type that no property can have; the
-                text names it.
+            TypeError: `table` is not a table, or a column that a query uses has a type that no property can have;
+                the text names it.
             ValueError: a value is one that no property can have (the text names column and row), `threads` is below 1,
                 or `errors` is none of the three.
             ImportError: ``column`` without pyarrow.
@@ -289,23 +289,23 @@ class Engine(Generic[K]):
     def asked(self, names: Iterable[str]) -> tuple[list[str], bool, bool]:
         """Return what the queries ask for: those of `names` that are properties in one, the topic, and the body.
 
-        What is not asked for makes no difference to any match. Cost: linear in the queries, 3 µs each; then kept.
+        Other parts of a message do not change any match. Cost: 3 µs per query at the first call; then kept.
         """
         return self._core.asked(list(names))
 
     def expensive(self) -> list[str]:
-        """The names of the expensive predicates (`tamis.opaque`) in the queries, sorted. Cost: as `asked`."""
+        """Return the names of the expensive predicates (`tamis.opaque`) in the queries, sorted. Cost: as `asked`."""
         return self._core.expensive()
 
     def keys(self, ids: Iterable[int]) -> list[K]:
-        """The keys of subscription `ids`, in the order given. `all_keys` has the keys of all.
+        """Return the keys of subscription `ids`, in the order given. `all_keys` has the keys of all.
 
         Args:
-            ids: of `match_batch`.
+            ids: subscription ids, as `match_batch` returns them.
 
         Raises:
             KeyError: an id that no subscription has.
-            TypeError: `ids` are no integers.
+            TypeError: `ids` are not integers.
         """
         try:
             wanted = list(map(operator.index, ids))
@@ -316,8 +316,17 @@ class Engine(Generic[K]):
         except OverflowError:
             raise KeyError(next(one for one in wanted if not 0 <= one < 2**64)) from None
 
+    def ids(self, keys: Iterable[K]) -> list[int]:
+        """Return the subscription ids of `keys`, in the order given, as `match_batch` has them.
+
+        Raises:
+            KeyError: no subscription has this key.
+            TypeError: a key cannot be hashed.
+        """
+        return [self._id(key) for key in keys]
+
     def query(self, key: K) -> Query:
-        """The query of `key`.
+        """Return the query of `key`.
 
         Raises:
             KeyError: there is no such subscription.
@@ -330,7 +339,7 @@ class Engine(Generic[K]):
             raise self._keys.lost(key, subscription_id) from None
 
     def all_keys(self) -> list[K]:
-        """Every key, in the order in which they were added."""
+        """Return every key, in the order in which they were added."""
         with self._lock:
             ids = self._keys.ids()
             return sorted(ids, key=ids.__getitem__)
@@ -338,9 +347,9 @@ class Engine(Generic[K]):
     def hits(
         self, properties: Properties | None = None, topic: str | None = None, body: Body = None
     ) -> list[tuple[K, int, int]]:
-        """Return the number of true criteria of each ``fields`` query: (key, hits, criteria) where at least one is.
+        """Return (key, hits, criteria) of each ``fields`` query with at least one true criterion.
 
-        In the order in which they were added.
+        The order is that in which the queries were added; `hits` is the number of true criteria.
 
         Args:
             properties: the record, as for `match`.
@@ -348,7 +357,7 @@ class Engine(Generic[K]):
             body: text or bytes.
 
         Raises:
-            TypeError, ValueError: as `match`.
+            TypeError, ValueError: see `match`.
 
         Source: the OpenAMQ paper, "Field matching".
         """
@@ -363,14 +372,14 @@ class Engine(Generic[K]):
         """Explain why the query of `key` is true, false or unknown for the message, predicate by predicate.
 
         Args:
-            key: of the subscription.
+            key: the key of the subscription.
             properties: the record, as for `match`.
             topic: dotted words.
             body: text or bytes.
 
         Raises:
             KeyError: there is no such subscription.
-            TypeError, ValueError: as `match`.
+            TypeError, ValueError: see `match`.
 
         Cost: evaluates every predicate of the query.
         """
@@ -390,7 +399,7 @@ class Engine(Generic[K]):
         off_by: int = 1,
         limit: int = 100,
     ) -> list[K]:
-        """The keys of queries that failed by exactly `off_by` predicates, in the order in which they were added.
+        """Return the keys of queries that failed by exactly `off_by` predicates, in the order in which they were added.
 
         A predicate that is false or unknown counts one. AND adds its parts, OR takes the smallest, and NOT is first
         pushed down to the predicates.
@@ -399,12 +408,12 @@ class Engine(Generic[K]):
             properties: the record, as for `match`.
             topic: dotted words.
             body: text or bytes.
-            off_by: at least 1.
+            off_by: the number of failed predicates, at least 1.
             limit: maximum number of keys returned.
 
         Raises:
             ValueError: `off_by` or `limit` is below 1.
-            TypeError, ValueError: as `match`.
+            TypeError, ValueError: see `match`.
 
         Cost: evaluates every predicate of every query.
         """
@@ -415,7 +424,7 @@ class Engine(Generic[K]):
     def report(self) -> Report[K]:
         """Describe all subscriptions: shared, equal, covered, never or always true, unindexable, expensive.
 
-        Cost: about 20 µs per subscription, without the GIL; the engine may be used and changed meanwhile.
+        Cost: about 20 µs per subscription, without the GIL. The engine may be used and changed meanwhile.
         """
         key_of = self._keys.key_of(self._keys.newest_removal)
         return Report.from_core(self._core.report(), key_of)
@@ -437,7 +446,7 @@ class Engine(Generic[K]):
         return self._core.time_matches(list(messages), warm_up, rounds)
 
     def names(self) -> list[str]:
-        """The names of the properties that queries ask for, sorted. Cost: linear in the queries."""
+        """Return the names of the properties that queries ask for, sorted. Cost: linear in the queries."""
         return self._core.names()
 
     def hierarchy(self, attribute: str, parents: Mapping[str, str | None]) -> None:
@@ -486,7 +495,7 @@ class Engine(Generic[K]):
         Args:
             path: a file that `save` wrote.
             verify: check every byte, not only the header.
-            opaque: the functions of the expensive predicates in it, by name; other functions are ignored.
+            opaque: name -> function of each expensive predicate in it; other functions are ignored.
 
         Raises:
             SnapshotError: the file is no snapshot, has another version, or is damaged.
@@ -520,7 +529,7 @@ def _count(subscriptions: int) -> str:
 
 
 def _subscriptions(pairs: Iterable[tuple[K, Query]]) -> dict[K, Query]:
-    """The query of each key in `pairs`."""
+    """Return the query of each key in `pairs`."""
     if isinstance(pairs, Mapping) or not isinstance(pairs, Iterable):
         hint = "; of a mapping these are its items()" if isinstance(pairs, Mapping) else ""
         raise TypeError(f"pairs: expected pairs of key and query, not {type(pairs).__name__}{hint}")
@@ -540,7 +549,7 @@ def _subscriptions(pairs: Iterable[tuple[K, Query]]) -> dict[K, Query]:
 
 
 def _functions(opaque: Mapping[str, Callable[..., bool | None]] | None) -> dict[str, Callable[..., bool | None]]:
-    """The functions of expensive predicates by name, checked."""
+    """Return the functions of expensive predicates by name, checked."""
     if not isinstance(opaque, Mapping | None):
         raise TypeError(f"opaque: expected a mapping of name -> function, not {type(opaque).__name__}")
     for name, function in (opaque or {}).items():
@@ -559,7 +568,7 @@ def _show_warnings(queries: Iterable[Query]) -> None:
 
 
 def _with_reasons(ids: Any, unreadable: list[tuple[int, str, str]]) -> Any:
-    """The ids of each row beside the reason why it could not be read."""
+    """Return the ids of each row beside the reason why it could not be read."""
     import pyarrow
 
     reasons: list[str | None] = [None] * len(ids)

@@ -59,6 +59,6 @@ def name_hints(missing: list[str], properties: Properties | None) -> list[str]:
 
 
 def _name_of(written: str) -> str:
-    """The name in an identifier such as ``"a b"`` or ``ANYCASE(a)``."""
+    """Return the name in an identifier such as ``"a b"`` or ``ANYCASE(a)``."""
     name = written[len("ANYCASE(") : -1] if written.startswith("ANYCASE(") else written
     return name[1:-1].replace('""', '"') if name.startswith('"') else name

@@ -41,16 +41,16 @@ class KeyTable(Generic[K]):
         self.newest_removal: Removal[K] = Removal()
 
     def ids(self) -> dict[K, int]:
-        """Key -> id, read from the mapped snapshot on first use; do not change it.
+        """Return key -> id, read from the mapped snapshot on first use; do not change it.
 
         Raises:
             SnapshotError: the snapshot is damaged.
         """
         if self._ids is None:
             ids = self._core.ids()
-            keys = self._read(ids)
-            self.by_id.update(ids, keys)
-            self._ids = dict(zip(keys, ids, strict=True))
+            missing = self.by_id.missing(ids)
+            self.by_id.update(missing, self._read(missing))
+            self._ids = {self.by_id[subscription_id]: subscription_id for subscription_id in ids}
         return self._ids
 
     def expect(self, keys: list[K]) -> None:
@@ -62,7 +62,8 @@ class KeyTable(Generic[K]):
         """Record the keys of ids that the core has given."""
         # Once more, because a finalizer may have added a key since `expect`.
         self.by_id.update(subscription_ids, keys)
-        self.ids().update(zip(keys, subscription_ids, strict=True))
+        if self._ids is not None:
+            self._ids.update(zip(keys, subscription_ids, strict=True))
 
     def remove(self, subscription_id: int) -> None:
         """Forget the key of an id, once the core has removed it."""
@@ -71,14 +72,15 @@ class KeyTable(Generic[K]):
         removal.subscription_id, removal.key = subscription_id, key
         removal.next = newest  # after its key, since others follow it without a lock
         self.newest_removal = newest
-        del self.ids()[key]
+        if self._ids is not None:
+            del self._ids[key]
         del self.by_id[subscription_id]
 
     def keys_of(self, subscription_ids: Iterable[int], since: Removal[K] | None = None) -> list[K]:
-        """The keys of ids, in the order given.
+        """Return the keys of ids, in the order given.
 
         Args:
-            subscription_ids: of subscriptions that exist, or existed when `since` was the newest removal.
+            subscription_ids: the ids of subscriptions that exist, or existed when `since` was the newest removal.
             since: the newest removal before the ids were matched; without it, removed keys are not known.
 
         Raises:
@@ -93,7 +95,7 @@ class KeyTable(Generic[K]):
         return list(map(self.key_of(since), wanted)) if keys is None else keys
 
     def key_of(self, since: Removal[K] | None = None) -> Callable[[int], K]:
-        """A function that returns the key of an id, as `keys_of` does for many."""
+        """Return a function that returns the key of an id, as `keys_of` does for many."""
         removed = _Removed(since)
         return lambda subscription_id: self._key(subscription_id, removed)
 

@@ -7,7 +7,7 @@ from html import escape
 
 
 def html_table(title: str, rows: Iterable[tuple[str, ...]]) -> str:
-    """A table of texts in HTML; the first text of each row is its heading. Every text is escaped.
+    """Return a table of texts in HTML; the first text of each row is its heading. Every text is escaped.
 
     >>> html_table("two", [("a < b", "1")])
     '<table><caption>two</caption><tr><th>a &lt; b</th><td>1</td></tr></table>'

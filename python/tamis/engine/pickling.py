@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def to_bytes(engine: Engine[Any]) -> bytes:
-    """The snapshot of `engine`.
+    """Return the snapshot of `engine`.
 
     Raises:
         TypeError: a snapshot cannot keep one of its keys or queries; the text names it.
@@ -27,7 +27,7 @@ def to_bytes(engine: Engine[Any]) -> bytes:
 
 
 def from_bytes(engine_class: type[Engine[Any]], snapshot: bytes) -> Engine[Any]:
-    """The engine in `snapshot`. Its file is deleted at once, since an open engine keeps what it has mapped."""
+    """Return the engine in `snapshot`. Its file is deleted at once, since an open engine keeps what it has mapped."""
     with tempfile.TemporaryDirectory(prefix="tamis-") as folder:
         path = Path(folder) / "engine.tamis"
         path.write_bytes(snapshot)

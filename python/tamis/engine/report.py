@@ -35,7 +35,7 @@ class OpaqueUse:
     """An expensive predicate in use, and the results of its calls since it was made.
 
     Attributes:
-        name: as it was declared.
+        name: the declared name.
         subscriptions: number of subscriptions that have it.
         cost_us: the declared cost per call, in microseconds.
         calls: number of calls.
@@ -102,7 +102,7 @@ class Report(Generic[K]):
 
     @classmethod
     def from_core(cls, core_report: dict[str, Any], key: Callable[[int], K]) -> Report[K]:
-        """The report `core_report` of the compiled engine, its ids replaced by the keys that `key` returns."""
+        """Return the report `core_report` of the compiled engine, its ids replaced by the keys that `key` returns."""
         with_keys = dict(core_report)
         for name in ("never_true", "always_true", "unindexable"):
             with_keys[name] = [key(one) for one in core_report[name]]
@@ -115,7 +115,7 @@ class Report(Generic[K]):
         return cls(**with_keys)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain values, for JSON."""
+        """Return the report as plain values, for JSON."""
         plain = asdict(self)
         plain["shared"] = [{"text": text, "subscriptions": count} for text, count in self.shared]
         plain["served_by"] = [{"index": index, "subscriptions": count} for index, count in self.served_by]
@@ -140,7 +140,7 @@ class Report(Generic[K]):
         return html_table("tamis.Engine", counts + self._lists())
 
     def _lists(self) -> list[tuple[str, str]]:
-        """The lists that are not empty: title, and length with the first items."""
+        """Return the lists that are not empty: title, and length with the first items."""
         expensive = [f"{each.key!r} {each.cost_us:.2f} us" for each in self.most_expensive]
         lists = [
             ("shared", [f"{text} ({count:,})" for text, count in self.shared]),
@@ -157,6 +157,6 @@ class Report(Generic[K]):
 
 
 def _first(items: list[str]) -> str:
-    """The length of a list and its first items."""
+    """Return the length of a list and its first items."""
     more = ", ..." if len(items) > _SHOWN else ""
     return f"{len(items):,}: {', '.join(items[:_SHOWN])}{more}"

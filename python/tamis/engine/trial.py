@@ -39,7 +39,7 @@ class Tried(NamedTuple):
 
 
 def failed_predicates(query: Query, explanation: Explanation) -> tuple[Failed, ...]:
-    """The fewest predicates that would have to come out differently for the query to match; none if it matches.
+    """Return the fewest predicates that would have to come out differently for the query to match; none if it matches.
 
     A predicate that is false or unknown counts where the query wants it to be true. AND adds its parts, and OR takes
     the part with the fewest, the first of several. Their number is what `Engine.near_misses` calls `off_by`.
@@ -100,7 +100,7 @@ class Trial:
             body: its body.
 
         Raises:
-            TypeError, ValueError: it is no message; nothing was counted.
+            TypeError, ValueError: it is not a message; nothing was counted.
         """
         explanation = self._engine.explain(_KEY, properties, topic, body)
         failed = failed_predicates(self.query, explanation)

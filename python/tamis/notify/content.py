@@ -79,12 +79,12 @@ def why(record: NotificationRecord) -> Why:
 
 
 def excerpts(body: str, ranges: Ranges) -> list[Marked]:
-    """Up to three excerpts of `body`, each on one line, with marks around what matched."""
+    """Return up to three excerpts of `body`, each on one line, with marks around what matched."""
     return [_excerpt(body, *window) for window in itertools.islice(_windows(len(body), ranges), _EXCERPTS)]
 
 
 def _excerpt(body: str, start: int, end: int, within: Ranges) -> Marked:
-    """One line of text; its spaces are single."""
+    """Return one line of text; its spaces are single."""
     text, ranges = "... " if start else "", []
     for piece, is_match in _pieces(body[start:end], [(a - start, b - start) for a, b in within]):
         begin, line = len(text), " ".join(piece.split())
@@ -130,7 +130,7 @@ def _reason(text: str, value: Any, body: str | None) -> str:
 
 
 def _windows(length: int, ranges: Ranges) -> Iterator[tuple[int, int, Ranges]]:
-    """Windows of text around `ranges`, which ascend; ranges whose surroundings touch share a window."""
+    """Yield windows of text around `ranges`, which ascend; ranges whose surroundings touch share a window."""
     start, end = 0, -1
     within: list[tuple[int, int]] = []
     for begin, stop in ranges:
@@ -147,7 +147,7 @@ def _windows(length: int, ranges: Ranges) -> Iterator[tuple[int, int, Ranges]]:
 
 
 def _pieces(text: str, ranges: Ranges) -> Iterator[tuple[str, bool]]:
-    """The text in pieces, each with whether it matched."""
+    """Yield the text in pieces, each with whether it matched."""
     at = 0
     for start, end in ranges:
         yield text[at:start], False

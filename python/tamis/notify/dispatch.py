@@ -14,15 +14,15 @@ from tamis.notify.planner import Planner
 from tamis.store import DueDelivery, Outcome, Store
 from tamis.store.records import Which
 
-_PAGE = 500  # due deliveries that are read from the store at once
-_DAY_S = 86_400.0  # a channel is left alone no longer, whatever it asks for
-_UNCONFIGURED_WAIT = timedelta(minutes=1)  # between two notes on deliveries that no block configures
+_PAGE = 500  # maximum number of due deliveries that are read from the store at once
+_DAY_S = 86_400.0  # the longest pause of a channel, whatever Retry-After it sends
+_UNCONFIGURED_WAIT = timedelta(minutes=1)  # the time between two notes on deliveries that no block configures
 
 Now = Callable[[], datetime]
 """Returns the time, UTC."""
 
 HandOver = Callable[[Sequence[DueDelivery]], Sent]
-"""Hands some over: each alone, or all in one digest."""
+"""Delivers some notifications: each alone, or all in one digest."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class DeliveryCounts:
 
 
 class Dispatcher(Protocol):
-    """Works through the outbox for one delivery. Used from one thread, but for `interrupt`."""
+    """Delivers what the outbox has for one delivery. One thread uses it; any thread may call `interrupt`."""
 
     name: str
 
@@ -63,7 +63,7 @@ class Dispatcher(Protocol):
         """Try what is due now: at most `limit` notifications, the longest due first.
 
         Args:
-            limit: see above.
+            limit: the maximum number of notifications.
             stopped: asked between two notifications, or two groups of them; true ends the call.
 
         Raises:
@@ -71,7 +71,7 @@ class Dispatcher(Protocol):
         """
 
     def interrupt(self) -> None:
-        """From another thread: give up what is under way."""
+        """Interrupt, from another thread, what is in progress."""
 
 
 class ChannelDispatcher:
@@ -97,7 +97,7 @@ class ChannelDispatcher:
         self._config, self._channel, self._store, self._now = config, channel, store, now
         self._trouble_count = 0  # failures of the channel since it last worked
         self._trouble, self._until = "", now()
-        self._suspects: set[int] = set()  # the connection was lost over them
+        self._suspects: set[int] = set()  # delivery ids that were in progress when the connection was lost
 
     def deliver(self, limit: int, stopped: Callable[[], bool] = lambda: False) -> DeliveryCounts:
         """Implement `Dispatcher.deliver`."""
@@ -111,7 +111,7 @@ class ChannelDispatcher:
         try:
             if stopped() or next(self._due(1), None) is None:
                 return counts
-            self._channel.open()  # before what is due is read: it may find out that some was delivered
+            self._channel.open()  # comes first: it may find out that some deliveries were made before
             is_open = True
             for due, hand_over in self._due(limit):
                 if stopped():
@@ -135,7 +135,7 @@ class ChannelDispatcher:
         while left > 0 and (page := self._store.due_deliveries(self.name, min(left, _PAGE), self._now(), which)):
             left -= len(page)
             suspects = [one for one in page if one.delivery_id in self._suspects]
-            others = [one for one in page if one not in suspects]
+            others = [one for one in page if one.delivery_id not in self._suspects]
             for start in range(0, len(others), channel.batch_count):
                 yield others[start : start + channel.batch_count], channel.deliver
             for one in suspects:
@@ -153,20 +153,21 @@ class ChannelDispatcher:
             settled = [one for one in due if one.delivery_id in error.settled]
             failures = {number: reason for number, reason in error.settled.items() if reason is not None}
             self._record(settled, Sent(failures), counts)
-            self._put_aside([one for one in due if one not in settled], str(error), counts)
+            self._put_aside([one for one in due if one.delivery_id not in error.settled], str(error), counts)
             raise
         self._record(due, sent, counts)
         self._trouble_count = 0
 
     def _put_aside(self, due: Sequence[DueDelivery], reason: str, counts: DeliveryCounts) -> None:
         """Let the others go first; what has stopped a working channel before has failed."""
-        failed = [one for one in due if self._trouble_count == 0 and one.delivery_id in self._suspects]
+        suspects = self._suspects.copy() if self._trouble_count == 0 else set()
+        failed = [one for one in due if one.delivery_id in suspects]
         self._record(failed, Sent({one.delivery_id: reason for one in failed}), counts)
         later = self._now() + self._wait(self._trouble_count + 1)
-        waiting = [one for one in due if one not in failed]
         self._store.record_outcomes(
             Outcome(one.delivery_id, "pending", reason, later, counted=False, recipients=one.recipients)
-            for one in waiting
+            for one in due
+            if one.delivery_id not in suspects
         )
         self._suspects.update(one.delivery_id for one in due)
 
@@ -200,13 +201,13 @@ class ChannelDispatcher:
         counts.troubles[self.name] = reason
 
     def _wait(self, tries: int) -> timedelta:
-        """The time to wait after this number of consecutive failures."""
+        """Return the time to wait after this number of consecutive failures."""
         waits = self._config.back_off_s
         return timedelta(seconds=waits[min(tries, len(waits)) - 1])
 
 
 class UnconfiguredDispatcher:
-    """Records why notifications wait whose delivery no block configures."""
+    """Records why notifications wait if no block configures their delivery."""
 
     name = "none"
 

@@ -38,19 +38,19 @@ __all__ = ["DeliveryCounts", "NotificationEngine", "make_channel"]
 
 
 class NotificationEngine:
-    """Delivers what the outbox holds. Use one engine per store.
+    """Delivers the notifications in the outbox. Use one engine per store.
 
     Args:
         store: the outbox.
-        deliveries: the channels; what is pending for another name waits, with that as its reason.
+        deliveries: the deliveries; a notification for another name waits, and its reason says so.
         now: returns the time, UTC.
         owners: people with addresses and rhythms of their own.
         links: makes the links with which people unsubscribe.
-        keep: how long what is settled stays in the store; None: for ever.
+        keep: how long settled notifications stay in the store; None: no limit.
 
     Attributes:
-        dispatchers: one for each delivery, one for what no delivery is configured for, and one that prunes. Each may
-            be used from a thread of its own, so that none waits for another.
+        dispatchers: one for each delivery, one for notifications without a configured delivery, and one that prunes.
+            Each may have a thread of its own, so that none waits for another.
 
     Raises:
         ConfigError: a channel lacks something, such as the variable with its password.
@@ -76,10 +76,10 @@ class NotificationEngine:
             self.dispatchers.append(RetentionDispatcher(keep, store, now))
 
     def deliver_pending(self, limit: int = 1000) -> DeliveryCounts:
-        """Try what is due now, one delivery after another: at most `limit` for each, the longest due first.
+        """Deliver what is due now, one delivery after another: at most `limit` for each, the longest due first.
 
         Returns:
-            The counts; all zero if nothing that can be tried is due.
+            The counts; all zero if nothing is due.
 
         Raises:
             StoreError: the store cannot be written; what it did not record is delivered again.

@@ -41,7 +41,7 @@ class Words(NamedTuple):
 
 
 def words_of(records: Sequence[NotificationRecord]) -> Words:
-    """The words of one notification, or of a digest of several."""
+    """Return the text of one notification, or of a digest of several."""
     if len(records) == 1:
         (record,) = records
         return Words(f"[tamis] {record.query_key}: {subject(record)}", "\n".join(notification_text(record)))
@@ -63,10 +63,10 @@ def render(
     The same arguments give the same bytes, so that a duplicate can be recognised.
 
     Args:
-        records: at least one.
+        records: the notifications, at least one.
         sender: the address in From.
         recipients: the addresses in To.
-        domain: of the Message-ID, whose other half is the notification's id, or `digest_id`.
+        domain: the right half of the Message-ID; the left half is the notification's id, or `digest_id`.
         words: what it says; default: `words_of`.
         unsubscribe: the link that ends such e-mails with one click, if there is one.
 
@@ -88,7 +88,7 @@ def render(
         message["List-Id"] = list_id(records[0].query_key, domain)
         message["X-Tamis-Query"] = _line(records[0].query_key)
         message["X-Tamis-Notification"] = name
-    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no holiday replies, please
+    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no automatic replies
     message.set_content(_printable(words.text), cte="quoted-printable")
     if words.html is not None:
         message.add_alternative(_printable(words.html), subtype="html", cte="quoted-printable")
@@ -97,7 +97,7 @@ def render(
 
 
 def _one_click(link: str) -> bytes:
-    """The headers of RFC 8058, written by hand: the library folds a long link into something else."""
+    """Return the headers of RFC 8058, written by hand: the library folds a long link into something else."""
     if not link or len(link) > _LINK_CHARACTERS_MAX:
         return b""
     return f"List-Unsubscribe: <{link}>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n".encode("ascii")
@@ -113,7 +113,7 @@ def digest_id(records: Sequence[NotificationRecord]) -> str:
 
 
 def list_id(query: str, domain: str) -> str:
-    """The List-Id of a query's e-mails, by which mail programs file them (RFC 2919).
+    """Return the List-Id of a query's e-mails, by which mail programs file them (RFC 2919).
 
     >>> list_id("garlic & frost", "example.org")
     '<garlic-frost.tamis.example.org>'

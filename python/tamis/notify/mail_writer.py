@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import parseaddr
 
 from tamis.config.deliveries import EmlDelivery, SmtpDelivery
@@ -11,7 +11,7 @@ from tamis.config.owners import OwnerConfig, find_owner
 from tamis.notify.channels.channel import Sent
 from tamis.notify.mail import render
 from tamis.notify.unsubscribe import Links
-from tamis.notify.wording import Recipient, words_for
+from tamis.notify.wording import recipient_of, words_for
 from tamis.store import DueDelivery, NotificationRecord, Store
 
 
@@ -22,7 +22,7 @@ class Mail:
     Attributes:
         name: the left half of its Message-ID.
         content: its bytes.
-        recipients: as in To; none: nobody wants it, and it is not sent.
+        recipients: the addresses in To; if there are none, it is not sent.
         notes: delivery id -> what to record when it is delivered.
         copies: recipient -> the bytes for them, with a link to unsubscribe that is theirs; empty if all get the same.
     """
@@ -54,7 +54,7 @@ class MailWriter:
         self._config, self._owners, self._store, self._links = config, owners, store, links
 
     def write(self, group: Sequence[DueDelivery]) -> Mail:
-        """The e-mail of one delivery, or the digest of several of one owner.
+        """Return the e-mail of one delivery, or the digest of several of one owner.
 
         It goes only to confirmed addresses, if the owner asks for that, and to nobody who has unsubscribed from all of
         its queries. A notification that nobody wants is left out.
@@ -76,12 +76,11 @@ class MailWriter:
         if not recipients:
             return Mail("", b"", (), notes)
         records = [delivery.notification for delivery in wanted]
-        templates = owner.templates if owner is not None and owner.templates else config.templates
-        zone = owner.time_zone if owner is not None else "UTC"
+        recipient = recipient_of(self._owners, name, config.templates)
         links = self._links_of(recipients, records)
 
         def written(link: str) -> tuple[str, bytes, str | None]:
-            words, note = words_for(records, Recipient(name, zone, templates, link))
+            words, note = words_for(records, replace(recipient, unsubscribe=link))
             return *render(records, config.sender, recipients, config.domain, words, link), note
 
         mail_name, content, note = written(links[recipients[0]] if len(recipients) == 1 else "")
@@ -116,7 +115,7 @@ class MailWriter:
 
 
 def address_of(recipient: str) -> str:
-    """The address in a recipient such as ``Ann <ann@example.org>``."""
+    """Return the address in a recipient such as ``Ann <ann@example.org>``."""
     return parseaddr(recipient)[1] or recipient
 
 

@@ -52,12 +52,12 @@ def decide(owner: OwnerConfig, at: datetime, sent_alone: int) -> Decision:
 
 
 def window_start(owner: OwnerConfig, at: datetime) -> datetime:
-    """When the span of `per_s` that `at` lies in began; the first began with the year 1970, UTC."""
+    """Return when the span of `per_s` that `at` lies in began; the first began with the year 1970, UTC."""
     return datetime.fromtimestamp(at.timestamp() // owner.per_s * owner.per_s, UTC)
 
 
 def next_digest(owner: OwnerConfig, at: datetime) -> datetime:
-    """When the first digest after `at` is sent, UTC. A time that a change of the clocks leaves out comes later."""
+    """Return when the first digest after `at` is sent, UTC. A time that the clocks skip is moved later."""
     local = at.astimezone(owner.zone)
     if owner.digest == "hour":
         past = timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)

@@ -63,11 +63,11 @@ class Links:
         self._url, self._secret = url, secret
 
     def link(self, address: str, query_key: str) -> str:
-        """The link that ends the e-mails of a query to an address; with an empty key, of all queries."""
+        """Return the link that ends the e-mails of a query to an address; with an empty key, of all queries."""
         return self._link(Asked("unsubscribe", address.lower(), query_key))
 
     def confirmation(self, address: str) -> str:
-        """The link with which the holder of an address confirms it."""
+        """Return the link with which the holder of an address confirms it."""
         return self._link(Asked("confirm", address.lower()))
 
     def read(self, token: str) -> Asked | None:
@@ -88,7 +88,7 @@ class Links:
 
 
 def application(links: Links, store: Store) -> Any:
-    """An ASGI application that answers the links, below any path."""
+    """Return an ASGI application that answers the links, below any path."""
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.routing import Route
@@ -124,12 +124,12 @@ def application(links: Links, store: Store) -> Any:
 
 
 def _button(name: str, what: str) -> str:
-    """A form like that of mail programs; the signed link alone says what it does."""
+    """Return a form like that of mail programs; the signed link alone says what it does."""
     return _FORM.format(what=escape(what), name=name)
 
 
 async def _is_one_click(request: Request) -> bool:
-    """Whether the body is the form of RFC 8058, in either of the two ways in which forms are written."""
+    """Return whether the body is the form of RFC 8058, in either of the two ways in which forms are written."""
     content = bytearray()
     try:
         async with asyncio.timeout(_READ_S_MAX):

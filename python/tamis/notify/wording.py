@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tamis.config.owners import OwnerConfig, find_owner
 from tamis.config.templates import TemplateFields, templates_of
 from tamis.notify.content import Marked, excerpts, why
 from tamis.notify.mail import BODY_CHARACTERS, Words, subject, words_of
@@ -35,8 +36,22 @@ class Recipient:
     unsubscribe: str = ""
 
 
+def recipient_of(owners: Mapping[str, OwnerConfig], name: str, templates: Path | None) -> Recipient:
+    """Return the recipient of an owner's notifications.
+
+    Args:
+        owners: those that are known, by name.
+        name: the owner, as a query names them.
+        templates: the folder of the delivery's templates; the owner's own come first.
+    """
+    owner = find_owner(owners, name)
+    if owner is None:
+        return Recipient(name, templates=templates)
+    return Recipient(name, owner.time_zone, owner.templates or templates)
+
+
 def words_for(records: Sequence[NotificationRecord], recipient: Recipient) -> tuple[Words, str | None]:
-    """The words of an e-mail, and why a template could not be used, if one could not."""
+    """Return the text of an e-mail, and why a template failed, or None."""
     plain = words_of(records)
     if recipient.unsubscribe:
         plain = plain._replace(text=f"{plain.text}\n\n-- \nTo get no more of these e-mails: {recipient.unsubscribe}")
@@ -49,11 +64,11 @@ def words_for(records: Sequence[NotificationRecord], recipient: Recipient) -> tu
 
 
 def webhook_body(record: NotificationRecord, recipient: Recipient, plain: Any) -> tuple[bytes, str | None]:
-    """The body of a request, and why the template could not be used, if it could not.
+    """Return the body of a request, and why the template failed, or None.
 
     Args:
         record: the notification.
-        recipient: with the folder of templates.
+        recipient: the recipient, with the folder of templates.
         plain: the body without a template, as a value for JSON.
     """
     if recipient.templates is None:

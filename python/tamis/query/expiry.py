@@ -10,14 +10,14 @@ _DURATION = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
 
 
 def parse_expiry(text: str, now: datetime) -> datetime:
-    """The time that a text names.
+    """Return the time that a text names.
 
     Args:
-        text: as ``30d`` (``m``, ``h``, ``d``, ``w``), ``2026-12-31`` or ``2026-12-31T18:00:00Z``.
-        now: from when a duration counts; aware.
+        text: such as ``30d`` (``m``, ``h``, ``d``, ``w``), ``2026-12-31`` or ``2026-12-31T18:00:00Z``.
+        now: the aware time from which a duration counts.
 
     Raises:
-        ValueError: it is none of these, or too far away.
+        ValueError: it has none of these forms, or is too far away.
 
     >>> parse_expiry("2026-12-31", datetime(2026, 1, 1, tzinfo=UTC)).isoformat()
     '2027-01-01T00:00:00+00:00'
@@ -32,12 +32,12 @@ def parse_expiry(text: str, now: datetime) -> datetime:
 
 
 def is_duration(text: str) -> bool:
-    """Whether a text is a duration, such as ``30d``."""
+    """Return whether a text is a duration, such as ``30d``."""
     return _DURATION.fullmatch(text) is not None
 
 
 def expiry_of(value: date | datetime) -> datetime:
-    """The time, in UTC, that a date or a time stands for: a date is the last day, and a time without a zone is in UTC.
+    """Return the time, in UTC, at which a query expires. A date is the last day; a time without a zone is in UTC.
 
     Raises:
         OverflowError: it is too far away.

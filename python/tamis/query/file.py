@@ -36,9 +36,9 @@ class QueryFile:
     """The content of a file of queries.
 
     Attributes:
-        path: of the file.
-        queries: in their order, not compiled.
-        hierarchies: in their order, checked.
+        path: the path of the file.
+        queries: the queries in their order, not compiled.
+        hierarchies: the hierarchies in their order, checked.
     """
 
     path: Path
@@ -52,8 +52,8 @@ def load_query_files(path: str | os.PathLike[str]) -> list[QueryFile]:
     Hidden files and folders are left out.
 
     Raises:
-        TypeError: `path` is no path.
-        ConfigError: as `load_query_file`; or two files hold the same query or hierarchy, and the text says both places.
+        TypeError: `path` is not a path.
+        ConfigError: see `load_query_file`. Or two files hold the same query or hierarchy; the text names both places.
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path: expected a path (str or os.PathLike), not {type(path).__name__}")
@@ -85,8 +85,8 @@ def load_queries(path: str | os.PathLike[str]) -> list[QuerySpec]:
         path: a ``.toml`` file; a file of any other name has one query per line.
 
     Raises:
-        TypeError: `path` is no path.
-        ConfigError: as `load_query_file`.
+        TypeError: `path` is not a path.
+        ConfigError: see `load_query_file`.
     """
     return list(load_query_file(path).queries)
 
@@ -98,7 +98,7 @@ def load_query_file(path: str | os.PathLike[str]) -> QueryFile:
         path: a ``.toml`` file; a file of any other name has one query per line, and no hierarchies.
 
     Raises:
-        TypeError: `path` is no path.
+        TypeError: `path` is not a path.
         ConfigError: the file is missing, too large or not UTF-8, a line has no key, two queries have the same key, a
             name in TOML is unknown, or a hierarchy has a cycle. The text says the file and the line.
     """
@@ -186,7 +186,7 @@ class _Toml:
         return tables
 
     def _line(self, kind: str, index: int, name: str = "") -> int:
-        """The line of a key, or of its table; 0 if the tables are written in a way that hides their lines."""
+        """Return the line of a key, or of its table; 0 if the tables are written in a way that hides their lines."""
         lines = self._lines.get(kind, [])
         if len(lines) != len(self._document[kind]):
             return 0
@@ -238,7 +238,7 @@ class _Toml:
         where = self._where("query", index, "expires")
         expected = "a date or a time without quotes, as 2026-12-31 or 2026-12-31T18:00:00Z"
         if isinstance(value, str) and is_duration(value):
-            expected += f"; '{value}' would begin anew each time the file is read"
+            expected += f"; '{value}' would start again each time the file is read"
         raise ConfigError(f"{where}: expected {expected}, for 'expires'")
 
     def _hierarchy(self, table: dict[str, Any], index: int) -> HierarchySpec:
@@ -264,7 +264,7 @@ class _Toml:
 
 
 def _lines_of_tables(text: str) -> dict[str, list[dict[str, int]]]:
-    """Name of a table -> for each one the line of every key; the table's own line is under the empty name."""
+    """Return name of a table -> for each one the line of every key; the table's own line is under the empty name."""
     lines: dict[str, list[dict[str, int]]] = {}
     table: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), start=1):

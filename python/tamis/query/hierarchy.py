@@ -59,7 +59,7 @@ def parse_parents(text: str, where: str, *, is_toml: bool = False) -> dict[str, 
         is_toml: the text is TOML, not JSON.
 
     Raises:
-        ConfigError: it is no TOML or JSON, or no hierarchy.
+        ConfigError: it is not TOML or JSON, or not a hierarchy.
     """
     try:
         value = tomllib.loads(text) if is_toml else json.loads(text, object_pairs_hook=_each_once)
@@ -74,7 +74,7 @@ def checked_parents(value: Any, where: str) -> dict[str, str | None]:
     """Check that a value of JSON or TOML is a hierarchy; an empty parent means none.
 
     Raises:
-        ConfigError: it is no table of texts, has a cycle, or a parent is no value of it.
+        ConfigError: it is not a table of texts, has a cycle, or has a parent that is not one of its values.
     """
     if not isinstance(value, Mapping):
         raise ConfigError(f'{where}: expected a table {{"value": "parent" or null}}, not {short(value)}')
@@ -86,7 +86,7 @@ def checked_parents(value: Any, where: str) -> dict[str, str | None]:
         if parent is not None and parent not in parents:
             hint = did_you_mean(parent, parents)
             raise ConfigError(
-                f"{where}: '{name}': its parent '{parent}' is no value of the hierarchy{hint}; "
+                f"{where}: '{name}': its parent '{parent}' is not a value of the hierarchy{hint}; "
                 'a root has the parent null in JSON, "" in TOML'
             )
     try:
@@ -112,7 +112,7 @@ def refuse_missing(queries: Iterable[tuple[str, Query]], attributes: Collection[
 
 
 def missing(query: Query, attributes: Collection[str]) -> str | None:
-    """Why a query can never be as meant: it uses UNDER on an attribute that is not among `attributes`; None if not."""
+    """Return an error if a query uses UNDER on an attribute that is not among `attributes`, else None."""
     known = set(attributes)
     lower = {attribute.lower() for attribute in known} if "ANYCASE(" in str(query) else set()
     for attribute in query.hierarchies:

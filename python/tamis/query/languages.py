@@ -21,10 +21,10 @@ FieldValue = bool | int | float | str | datetime | Literal[Marker.ANY]
 
 
 def selector(text: str, *, dialect: Literal["jms", "cbm"] = "jms") -> Query:
-    """A JMS message selector: an SQL-92 condition on properties, topic and body.
+    """Return a JMS message selector: an SQL-92 condition on properties, topic and body.
 
     Args:
-        text: at most 64 KiB, nesting 100, 1,000 terms. The empty text is always true.
+        text: the selector: at most 64 KiB, nesting 100, 1,000 terms. The empty text is always true.
         dialect: ``cbm`` reads the examples of the PNNL paper as printed: strings in double quotes, bare patterns
             after LIKE, names in any case, ``From`` for author.
 
@@ -44,7 +44,7 @@ def selector(text: str, *, dialect: Literal["jms", "cbm"] = "jms") -> Query:
 
 
 def boolean(text: str, *, groupings: Collection[str] = ()) -> Query:
-    """A filter in the Boolean language of the ITMO paper, as it is printed there.
+    """Return a filter in the Boolean language of the ITMO paper, as it is printed there.
 
     Args:
         text: ``&& || !`` or AND OR NOT over comparisons; a bare word on the right is a string.
@@ -53,7 +53,7 @@ def boolean(text: str, *, groupings: Collection[str] = ()) -> Query:
 
     Raises:
         QueryError: the text cannot be read; the error has the position and what was expected there.
-        TypeError: `text` is not text, or `groupings` is no collection of texts.
+        TypeError: `text` is not text, or `groupings` is not a collection of texts.
 
     Source: the ITMO paper.
 
@@ -68,7 +68,7 @@ def boolean(text: str, *, groupings: Collection[str] = ()) -> Query:
 
 
 def topic(pattern: str, *, dialect: Literal["amqp", "openamq", "openamq-program"] = "amqp") -> Query:
-    """A pattern of topics: dotted words, ``*`` for one word, ``#`` for several.
+    """Return a pattern of topics: dotted words, ``*`` for one word, ``#`` for several.
 
     Args:
         pattern: any text; every text is a pattern.
@@ -85,7 +85,7 @@ def topic(pattern: str, *, dialect: Literal["amqp", "openamq", "openamq-program"
 
 
 def prefix(text: str, *, on: str = "topic") -> Query:
-    """True if `on` begins with `text`, character by character. False if it does not; unknown if `on` is absent.
+    """Return a query that is true if `on` begins with these characters, and unknown if `on` is absent.
 
     Args:
         text: the beginning; the empty text begins every text.
@@ -101,10 +101,10 @@ def prefix(text: str, *, on: str = "topic") -> Query:
 
 
 def regex(pattern: str, *, on: str = "topic") -> Query:
-    """True if the regular expression matches somewhere in `on`.
+    """Return a query that is true if the regular expression matches somewhere in `on`.
 
     Args:
-        pattern: in the syntax of Rust's ``regex``, with Unicode and inline flags; compiled at most 1 MiB.
+        pattern: the expression in the syntax of Rust's ``regex``, with Unicode and flags; at most 1 MiB compiled.
         on: ``topic``, ``body`` or the name of a property.
 
     Raises:
@@ -126,7 +126,7 @@ def fields(criteria: Mapping[str, FieldValue], *, require: Literal["all", "any"]
     Raises:
         ValueError: there are no criteria, `require` is unknown, or a value is NaN, an integer beyond 64 bits, or a time
             outside the years 1 to 9999 in UTC.
-        TypeError: `criteria` is no mapping, or a value has another type; the text names the field.
+        TypeError: `criteria` is not a mapping, or a value has another type; the text names the field.
 
     Source: the OpenAMQ paper, "Field matching".
 
@@ -147,7 +147,7 @@ def fields(criteria: Mapping[str, FieldValue], *, require: Literal["all", "any"]
 
 
 def text(phrase: str) -> Query:
-    """True if the body has the word, or the words of `phrase` one after another. Unknown without a body.
+    """Return a query that is true if the body has the words of `phrase`, one after another; unknown without a body.
 
     Args:
         phrase: one word or several, compared as `tamis.words.words` gives them.
@@ -162,12 +162,12 @@ def text(phrase: str) -> Query:
 
 
 def near(a: str, b: str, distance: int = 5) -> Query:
-    """True if the words `a` and `b` are 1 to `distance` words apart in the body, in either order.
+    """Return a query that is true if the words `a` and `b` are 1 to `distance` words apart in the body, in any order.
 
     Unknown without a body.
 
     Raises:
-        TypeError: `a` or `b` is not text, or `distance` is no integer.
+        TypeError: `a` or `b` is not text, or `distance` is not an integer.
         QueryError: `a` or `b` is not one word.
         ValueError: `distance` is below 1.
 
@@ -177,7 +177,7 @@ def near(a: str, b: str, distance: int = 5) -> Query:
 
 
 def opaque(name: str, function: Function, cost_us: float = 10.0) -> Query:
-    """An expensive predicate: a function of yours that is called last, and at most once per message.
+    """Return an expensive predicate: a function of yours that is called last, and at most once per message.
 
     It is called only if nothing cheaper has decided; of several, the cheapest is called first. Its result counts for
     every query and engine that holds this query or a combination of it with ``&``, ``|`` and ``~``. Such a query is not
@@ -193,7 +193,7 @@ def opaque(name: str, function: Function, cost_us: float = 10.0) -> Query:
         cost_us: the cost of a call in microseconds; at least 0.
 
     Raises:
-        TypeError: `function` is not callable, `name` is not text, or `cost_us` is no number.
+        TypeError: `function` is not callable, `name` is not text, or `cost_us` is not a number.
         ValueError: the name is empty, or the cost is below 0 or not finite.
 
     Source: the ITMO paper, filters with expensive predicates.

@@ -29,13 +29,13 @@ _COST_US: Final = 10.0
 
 
 def registered() -> dict[str, EntryPoint]:
-    """Name -> entry point of every predicate that an installed package registers; none is imported yet."""
+    """Return name -> entry point of every predicate that an installed package registers; none is imported yet."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
 @functools.cache
 def load_predicate(name: str) -> Function:
-    """The function of a registered predicate.
+    """Return the function of a registered predicate.
 
     Raises:
         ConfigError: no package registers the name, or its function cannot be imported or called.
@@ -59,17 +59,17 @@ def load_predicate(name: str) -> Function:
 
 @functools.cache
 def _shared(name: str) -> Query:
-    """The predicate as a query; one for all queries that name it, so that it is called once per message."""
+    """Return the predicate as a query; one for all queries that name it, so that it is called once per message."""
     function = load_predicate(name)
     return languages.opaque(name, function, cost_us=float(getattr(function, "cost_us", _COST_US)))
 
 
 def predicate(text: str) -> Query:
-    """A registered predicate: ``name``, or ``name: selector`` for the messages that satisfy both.
+    """Return a registered predicate: ``name``, or ``name: selector`` for the messages that satisfy both.
 
     Raises:
         QueryError: there is no name, or the selector cannot be read.
-        ConfigError: as `load_predicate`.
+        ConfigError: see `load_predicate`.
     """
     name, colon, selector = text.partition(":")
     if not name.strip():

@@ -39,11 +39,25 @@ def compile_rules(rules: Any) -> list[tuple[str, Query]]:
     """
     if isinstance(rules, Query):
         return [(str(rules), rules)]
-    return [_compile(*rule) for rule in _rules(rules)]
+    return [(rule[0], compile_rule(*rule)) for rule in _rules(rules)]
+
+
+def rule_texts(rules: Any) -> dict[str, tuple[str, str]]:
+    """Return key -> text and language of queries in any of the forms that `compile_rules` takes, but for compiled ones.
+
+    Raises:
+        ConfigError: as `compile_rules`; or a query is compiled, so that nobody knows its text.
+    """
+    texts = {}
+    for key, text, language in _rules(rules):
+        if isinstance(text, Query):
+            raise ConfigError(f"query '{key}': expected its text, not a compiled query")
+        texts[key] = (text, language)
+    return texts
 
 
 def _rules(rules: Any) -> Iterator[tuple[str, Query | str, str]]:
-    """Key, query or text, and language of each rule."""
+    """Yield key, query or text, and language of each rule."""
     if isinstance(rules, Mapping):
         rules = [(key, *_listed(value)) for key, value in rules.items()]
     elif (rows := _rows_of_table(rules)) is not None:
@@ -61,7 +75,7 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 
 def _rows_of_table(table: Any) -> list[dict[str, Any]] | None:
-    """The rows of a table; None for what is no table."""
+    """Return the rows of a table; None for what is no table."""
     if hasattr(table, "toArrow"):  # a DataFrame of Spark
         if missing := {"key", "text"}.difference(table.columns):
             raise ConfigError(f"rules: expected {_COLUMNS}; the table has no {' and no '.join(sorted(missing))}")
@@ -94,9 +108,15 @@ def _parts(rule: Any, where: str) -> tuple[str, Query | str, str]:
     return str(key), text, language
 
 
-def _compile(key: str, text: Query | str, language: str) -> tuple[str, Query]:
+def compile_rule(key: str, text: Query | str, language: str) -> Query:
+    """Return the query of a rule.
+
+    Raises:
+        ConfigError: the language is unknown; the text names the key.
+        QueryError: the text cannot be read; a note on the error names the key.
+    """
     try:
-        return key, text if isinstance(text, Query) else compile_query(text, language)
+        return text if isinstance(text, Query) else compile_query(text, language)
     except QueryError as error:
         error.add_note(f"in the query '{key}'")
         raise

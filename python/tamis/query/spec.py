@@ -20,13 +20,13 @@ class QuerySpec:
 
     Attributes:
         key: its name, unique in a file and in a store.
-        text: in `language`.
+        text: the text in `language`.
         language: one of `LANGUAGES`, or ``boolean:`` and the names of groupings.
         owner: the owner's name.
         tags: free words.
         deliveries: names of the deliveries for its matches; empty: the pipeline's default.
         paused: whether it matches nothing until it is resumed.
-        expires_at: from when on it matches nothing, an aware time; None: never.
+        expires_at: the aware time from which on it matches nothing; None: it never expires.
         line: the line of its text in its file, from 1; 0 if it did not come from a file.
     """
 
@@ -41,13 +41,13 @@ class QuerySpec:
     line: int = field(default=0, compare=False)
 
     def state(self, at: datetime) -> QueryState:
-        """Whether the query matches at a time, or why it does not: an expired one stays so when it is resumed."""
+        """Return whether the query is active, paused or expired at a time. Resuming does not end an expiry."""
         if self.expires_at is not None and self.expires_at <= at:
             return "expired"
         return "paused" if self.paused else "active"
 
     def is_active(self) -> bool:
-        """Whether the query matches now."""
+        """Return whether the query matches now."""
         return self.state(datetime.now(UTC)) == "active"
 
     def compile(self) -> Query:
@@ -81,7 +81,7 @@ def compile_query(text: str, language: str = "selector") -> Query:
         ConfigError: the language is unknown; the text names the nearest known one.
     """
     if language == "predicate":
-        from tamis.query.predicates import predicate  # only few use it, and looking for packages takes time
+        from tamis.query.predicates import predicate  # few programs use it, and looking for packages takes time
 
         return predicate(text)
     query = _core.compile_query(text, language)

@@ -75,7 +75,7 @@ class InvertedFields:
         self._clear(self._numbering.take(key))
 
     def row(self, name: str, value: FieldValue = ANY) -> list[int]:
-        """The line of the table for a criterion: a bit for every subscription, in the order of adding."""
+        """Return the line of the table for a criterion: a bit for every subscription, in the order of adding."""
         asking = self._rows.get(name, {}).get(None if value is ANY else point(value), 0)
         return [asking >> number & 1 for number in sorted(self._criteria)]
 
@@ -86,7 +86,7 @@ class InvertedFields:
         return [(key, counts[n], len(self._criteria[n])) for key, n in zip(keys, sorted(counts), strict=True)]
 
     def match(self, properties: Properties | None = None) -> list[Hashable]:
-        """The keys of all subscriptions that have the hits they require, in the order in which they were added."""
+        """Return the keys of all subscriptions that have the hits they require, in the order of adding."""
         counts = self._count(properties)
         return self._numbering.keys(number for number, hits in counts.items() if hits >= self._least_hits[number])
 

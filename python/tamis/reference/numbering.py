@@ -26,7 +26,7 @@ class Numbering:
         self._next = 0
 
     def give(self, key: Hashable) -> int:
-        """The number of `key`; a new key gets the next one."""
+        """Return the number of `key`; a new key gets the next one."""
         number = self._number_of.get(key)
         if number is None:
             number = self._next
@@ -41,12 +41,12 @@ class Numbering:
         return number
 
     def keys(self, numbers: Iterable[int]) -> list[Hashable]:
-        """The keys of distinct `numbers`, in the order in which they were added."""
+        """Return the keys of distinct `numbers`, in the order in which they were added."""
         return [self._key_of[number] for number in sorted(numbers)]
 
 
 def bits(bitmap: int) -> Iterator[int]:
-    """The positions of the ones in `bitmap`, ascending. Cost: the number of ones times the length.
+    """Yield the positions of the ones in `bitmap`, ascending. Cost: the number of ones times the length.
 
     >>> list(bits(0b1101))
     [0, 2, 3]

@@ -18,7 +18,7 @@ _BOOL, _NUMBER, _TEXT, _INSTANT = range(4)
 
 
 def point(value: Value) -> Point | None:
-    """The point of `value`; None for what equals nothing: None, PRESENT, NaN, lists, mappings, bytes that are not text.
+    """Return the point of `value`; None if it equals nothing: None, PRESENT, NaN, lists, mappings, bytes without text.
 
     >>> point(1) == point(1.0) == point(True)
     False
@@ -44,7 +44,7 @@ def point(value: Value) -> Point | None:
 
 
 def interval(low: Value, high: Value) -> tuple[Point, Point] | None:
-    """The interval of values from `low` to `high`, where None is no bound; None if neither bound has a point.
+    """Return the interval of values from `low` to `high`, where None is no bound; None if neither bound has a point.
 
     Without one bound, the interval extends to the end of the other bound's kind: a shorter tuple comes before all that
     begin like it. No value is between bounds in the wrong order; they are swapped, since an index needs some interval.
@@ -61,7 +61,7 @@ def _beginning(kind: int) -> Point:
 
 
 def reached(properties: Properties | None, name: str) -> list[Value] | None:
-    """The values that a dotted name reaches, or the elements of a list; None if it is absent.
+    """Return the values that a dotted name reaches, or the elements of a list; None if it is absent.
 
     A literal dotted key wins over nesting, the longest first. Through a list of mappings, a name collects what it
     reaches in each. An empty list is absent.

@@ -24,7 +24,7 @@ def write_report(store: Store, path: str | Path, figures: RunFigures | None = No
     Args:
         store: an open store.
         path: the page; it is replaced in one step, so that a browser never sees half of it.
-        figures: of the run that has just ended; without them the page does not mention speed.
+        figures: the figures of the run that has just ended; without them the page does not mention speed.
 
     Raises:
         OSError: the page cannot be written; the old one stays.

@@ -17,7 +17,7 @@ SERIES_COLOURS = 6
 def bars(
     rows: Sequence[QueryRow], values: Sequence[float], labels: Sequence[str], what: str, largest: float = 0
 ) -> str:
-    """A horizontal bar for each query: its key, a bar in proportion, and its value.
+    """Return a horizontal bar for each query: its key, a bar in proportion, and its value.
 
     Args:
         rows: the queries, in the order to show.
@@ -63,7 +63,7 @@ def _legend(names: Sequence[str]) -> str:
 
 
 def _columns(data: ReportTimeline, top: int) -> list[str]:
-    """One rectangle for each step and topic with a count above 0, from the bottom up."""
+    """Return one rectangle for each step and topic with a count above 0, from the bottom up."""
     step = (WIDTH - _LEFT - _RIGHT) / len(data.starts)
     gap = 1.5 if step > 5 else 0.4 if step > 2 else 0
     drawn = []
@@ -82,7 +82,7 @@ def _columns(data: ReportTimeline, top: int) -> list[str]:
 
 
 def _grid(top: int) -> str:
-    """Four horizontal lines with their numbers."""
+    """Return four horizontal lines with their numbers."""
     lines = []
     for quarter in range(5):
         value = top * quarter / 4
@@ -93,7 +93,7 @@ def _grid(top: int) -> str:
 
 
 def _day_labels(days: Sequence[date]) -> str:
-    """A label for about every eighth of the time; the first label, and the first of each year, has the year."""
+    """Return a label for about every eighth of the time; the first label, and the first of each year, has the year."""
     step = (WIDTH - _LEFT - _RIGHT) / len(days)
     every = max(1, -(-len(days) // 8))
     labels, year = [], None
@@ -115,7 +115,7 @@ def _colour(index: int) -> str:
 
 
 def _round_up(value: int) -> int:
-    """The smallest number of at least `value` whose quarters are round: 4, 8, 12, 16, 20, 40, 60, 80, 100, ..."""
+    """Return the smallest number from `value` on whose quarters are round: 4, 8, 12, 16, 20, 40, 60, 80, 100, ..."""
     size = 1
     while True:
         for quarter in (

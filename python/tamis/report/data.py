@@ -41,7 +41,7 @@ class RunFigures:
     """The speed of a run.
 
     Attributes:
-        seconds: from the first batch to the last.
+        seconds: the time from the first batch to the last.
         messages_per_second: messages read per second.
         match_us_p50: median time to match one message against all queries, in microseconds.
         match_us_p99: the 99th percentile of that time.
@@ -168,7 +168,7 @@ class _Stored:
 
 
 def _one_a_message(notifications: Iterable[NotificationRecord]) -> list[NotificationRecord]:
-    """The first notification of each message."""
+    """Return the first notification of each message."""
     first: dict[tuple[str, str, int, str], NotificationRecord] = {}
     for record in notifications:
         first.setdefault(record.message_key, record)
@@ -176,7 +176,7 @@ def _one_a_message(notifications: Iterable[NotificationRecord]) -> list[Notifica
 
 
 def measure(queries: dict[str, Query], messages: Sequence[_Stored]) -> dict[str, float]:
-    """The median time in microseconds that each query takes alone per message.
+    """Return the median time in microseconds that each query takes alone per message.
 
     The time for handing the message over, which is that of a query that looks at nothing, is subtracted.
     """
@@ -190,7 +190,7 @@ def measure(queries: dict[str, Query], messages: Sequence[_Stored]) -> dict[str,
 
 
 def _best_us(query: Query, message: _Stored) -> float:
-    """The best of a few tries, since disturbances only add to a measurement."""
+    """Return the best of a few tries, since disturbances only add to a measurement."""
     best = float("inf")
     for _ in range(TRIES):
         began = perf_counter_ns()
@@ -204,7 +204,7 @@ def _query_row(query: QueryMatches, costs: dict[str, float]) -> QueryRow:
 
 
 def _timeline(notifications: Sequence[NotificationRecord]) -> ReportTimeline:
-    """The period with most of the dates (a few in mail are a century off), in steps that fit on the page."""
+    """Return the period with most of the dates (a few in mail are a century off), in steps that fit on the page."""
     dated = [(_day(record), record.topic) for record in notifications]
     days = sorted(day for day, _ in dated if day is not None)
     if not days:
@@ -225,7 +225,7 @@ def _timeline(notifications: Sequence[NotificationRecord]) -> ReportTimeline:
 
 
 def _window(days: Sequence[date]) -> tuple[date, date]:
-    """The first and last of the dates that are at most a quarter of the span of the middle 80 % away from these."""
+    """Return the first and last date within a quarter of the span of the middle 80 % from that span."""
     low, high = days[len(days) // 10], days[-1 - len(days) // 10]
     slack = (high - low) / 4 + timedelta(days=1)
     inside = [day for day in days if low - min(slack, low - date.min) <= day <= high + min(slack, date.max - high)]
@@ -238,7 +238,7 @@ def _day(record: NotificationRecord) -> date | None:
 
 
 def _examples(notifications: Sequence[NotificationRecord], compiled: dict[str, Query]) -> Iterable[Example]:
-    """One notification of each of `EXAMPLES` queries: those with marked text first, then by rarity."""
+    """Return one notification of each of `EXAMPLES` queries: those with marked text first, then by rarity."""
     of_query: dict[str, list[NotificationRecord]] = defaultdict(list)
     for record in notifications:
         if record.query_key in compiled:
@@ -257,7 +257,7 @@ def _examples(notifications: Sequence[NotificationRecord], compiled: dict[str, Q
 
 
 def _example(records: list[NotificationRecord], query: Query) -> tuple[NotificationRecord, Example]:
-    """The first notification with text to mark, else the first one."""
+    """Return the first notification with text to mark, else the first one."""
     for record in records[:20]:
         message = _Stored(record)
         if ranges := query.highlight(message.properties, message.topic, message.body):
@@ -280,7 +280,7 @@ def _example(records: list[NotificationRecord], query: Query) -> tuple[Notificat
 
 
 def _excerpt(body: str, ranges: Sequence[tuple[int, int]]) -> Iterable[Excerpt]:
-    """A window of the body around the first range, cut into marked and unmarked pieces."""
+    """Yield a window of the body around the first range, cut into marked and unmarked pieces."""
     first = ranges[0][0] if ranges else 0
     start = _word_start(body, max(0, first - EXCERPT_CHARACTERS // 3))
     end = min(len(body), start + EXCERPT_CHARACTERS)
@@ -297,7 +297,7 @@ def _excerpt(body: str, ranges: Sequence[tuple[int, int]]) -> Iterable[Excerpt]:
 
 
 def _word_start(text: str, at: int) -> int:
-    """The start of the word at `at`; `at` itself if the start is not near."""
+    """Return the start of the word at `at`; `at` itself if the start is not near."""
     near = max(0, at - 20)
     space = max(text.rfind(" ", near, at), text.rfind("\n", near, at))
     return space + 1 if space >= 0 else at
@@ -309,7 +309,7 @@ def _close(text: str) -> str:
 
 
 def _reasons(query: Query, message: _Stored) -> Iterable[str]:
-    """The predicates that are true, each with the value that it looked at."""
+    """Yield the predicates that are true, each with the value that it looked at."""
     from tamis import Engine
 
     engine = Engine()

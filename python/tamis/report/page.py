@@ -19,7 +19,7 @@ BARS_OPEN = 24
 
 
 def render(data: ReportData) -> str:
-    """The whole page."""
+    """Return the whole page."""
     style = files("tamis.report").joinpath("style.css").read_text(encoding="utf-8")
     sections = [
         _header(data),
@@ -45,7 +45,7 @@ def _section(name: str, title: str, content: str) -> str:
 
 
 def _header(data: ReportData) -> str:
-    """The first sentence says what happened."""
+    """Return the first sentence says what happened."""
     with_matches = sum(row.matches > 0 for row in data.queries)
     when = f"{data.made_at.day} {data.made_at:%B %Y, %H:%M} UTC"
     return (
@@ -63,7 +63,7 @@ _SIEVE = (
 
 
 def _tiles(data: ReportData) -> str:
-    """The main figures; read = matched + not matched + dead letters."""
+    """Return the main figures; read = matched + not matched + dead letters."""
     tiles = [
         _tile("read", f"{data.read:,}", "messages"),
         _tile("matched", f"{data.matched:,}", f"{_share(data.matched, data.read)} of them", "good"),
@@ -88,7 +88,7 @@ def _tiles(data: ReportData) -> str:
 
 
 def _tile(name: str, value: str, note: str, kind: str = "") -> str:
-    """A tile; `value` is our own markup, the other arguments are text."""
+    """Return a tile; `value` is our own markup, the other arguments are text."""
     return f'<div class="tile {kind}"><dt>{escape(name)}</dt><dd><b>{value}</b><span>{escape(note)}</span></dd></div>'
 
 
@@ -97,7 +97,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _deliveries(data: ReportData) -> str:
-    """The number of deliveries that are done, by name, and of those that wait.
+    """Return the number of deliveries that are done, by name, and of those that wait.
 
     A notification may go several ways, so that they may be more than the notifications.
     """
@@ -109,7 +109,7 @@ def _deliveries(data: ReportData) -> str:
 
 
 def _matches(data: ReportData) -> str:
-    """All queries, those with most matches first; those without matches only by name."""
+    """Return all queries, those with most matches first; those without matches only by name."""
     matched = sorted((row for row in data.queries if row.matches), key=lambda row: -row.matches)
     silent = [row for row in data.queries if not row.matches]
     parts = [_match_bars(matched[:BARS_OPEN], matched)]

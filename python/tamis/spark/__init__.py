@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tamis.spark.java import JavaNotFoundError
+    from tamis.spark.matching.following import FollowedQueries, follow
     from tamis.spark.matching.operator import explain, match
     from tamis.spark.matching.sql_function import register_function
     from tamis.spark.pipeline import Pipeline, run_pipeline
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from tamis.spark.sessions import close_session, register, session
 
 __all__ = [
+    "FollowedQueries",
     "JavaNotFoundError",
     "Pipeline",
     "Progress",
     "RunSummary",
     "close_session",
     "explain",
+    "follow",
     "match",
     "register",
     "register_function",
@@ -35,12 +38,14 @@ __all__ = [
 ]
 
 _MODULES = {
+    "FollowedQueries": "matching.following",
     "JavaNotFoundError": "java",
     "Pipeline": "pipeline",
     "Progress": "progress",
     "RunSummary": "progress",
     "close_session": "sessions",
     "explain": "matching.operator",
+    "follow": "matching.following",
     "match": "matching.operator",
     "register": "sessions",
     "register_function": "matching.sql_function",

@@ -74,7 +74,7 @@ def backfill(
     Args:
         config: the pipeline, which must not run meanwhile.
         store: its store.
-        name: of the adapter.
+        name: the name of the adapter.
         since: the oldest message to match; None: all.
         keys: only these queries; none: all that are active.
         progress: called with the bytes that are done, and all.
@@ -123,16 +123,25 @@ def _adapter(config: PipelineConfig, name: str) -> Adapter:
 
 
 class _Only:
-    """The queries of a store, or some of them."""
+    """All queries of a store, or some of them."""
 
     def __init__(self, store: Store, keys: Collection[str]) -> None:
         self._store, self._keys = store, keys
 
     def queries_at(self, revision: int) -> list[QueryRecord]:
-        return [it for it in self._store.queries_at(revision) if not self._keys or it.key in self._keys]
+        return self._store.queries_of(self._keys, revision) if self._keys else self._store.queries_at(revision)
+
+    def queries_of(self, keys: Collection[str], revision: int) -> list[QueryRecord]:
+        return self._store.queries_of(self._wanted(keys), revision)
+
+    def changed_keys(self, revision: int, other: int) -> Collection[str]:
+        return self._wanted(self._store.changed_keys(revision, other))
 
     def hierarchies_at(self, revision: int) -> Mapping[str, Mapping[str, str | None]]:
         return self._store.hierarchies_at(revision)
+
+    def _wanted(self, keys: Collection[str]) -> Collection[str]:
+        return set(keys).intersection(self._keys) if self._keys else keys
 
 
 class _Backfill:
@@ -162,7 +171,7 @@ class _Backfill:
         return self._summary
 
     def _wanted(self, slices: Iterable[Slice], since: datetime | None) -> Iterator[tuple[Row, int]]:
-        """The rows to match, each with the bytes that were done before its slice."""
+        """Yield the rows to match, each with the bytes that were done before its slice."""
         done = 0
         for part in slices:
             for row in self._source.read(part):

@@ -20,7 +20,7 @@ def process_batch(store: Store, snapshots: Snapshots, sink: Sink, batch: Batch, 
 
     Args:
         store: holds the queries, and which batches are done.
-        snapshots: of the store's queries.
+        snapshots: the snapshots of the store's queries.
         sink: where results go.
         batch: names it; the same stream and number mean the same rows before and after a crash.
         frame: rows as every adapter gives them.

@@ -21,7 +21,7 @@ _LOOK_S = 0.1
 
 
 class DeliveryThreads:
-    """Uses the ways out of the outbox after every batch with results, and once per second for retries.
+    """Runs the deliveries after every batch with results, and once per second for retries.
 
     A way out that hangs, such as a mail server that does not answer, keeps neither the others nor the end waiting.
 
@@ -50,7 +50,7 @@ class DeliveryThreads:
             thread.start()
 
     def wake(self) -> None:
-        """Say that there may be something to deliver."""
+        """Wake the threads: there may be something to deliver."""
         for thread in self._threads:
             thread.wake.set()
 
@@ -75,7 +75,7 @@ class DeliveryThreads:
 
 
 class _DeliveryThread(threading.Thread):
-    """Uses one way out until it is told to finish or to give up."""
+    """Runs one delivery until it is told to finish or to give up."""
 
     def __init__(
         self, dispatcher: Dispatcher, tally: RunTally, finish: threading.Event, abandon: threading.Event

@@ -18,7 +18,7 @@ _ANSWER_S_MAX = 60
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether a session talks to a server through Spark Connect, so that it has no Java of its own."""
+    """Return whether a session talks to a server through Spark Connect, so that it has no Java of its own."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
@@ -34,7 +34,7 @@ def check_python(spark: SparkSession) -> None:
 
 @functools.cache
 def _reason(python: str) -> str | None:
-    """Why workers that run `python` cannot work; None if they can."""
+    """Return why workers that run `python` cannot work; None if they can."""
     found = shutil.which(python) or python
     if Path(found).absolute() == Path(sys.executable).absolute():
         return None
@@ -52,7 +52,7 @@ def _reason(python: str) -> str | None:
 
 
 def different(theirs: str, ours: str, found: str, expected: str) -> str:
-    """The words for workers with another Python than the driver."""
+    """Return the words for workers with another Python than the driver."""
     return (
         f"Spark's workers run {theirs} ({found}), and this program runs {ours} ({expected}): they need the same. Set "
         f"PYSPARK_PYTHON={ours} before the session starts, or let tamis.spark.session() start it"

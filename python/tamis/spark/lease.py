@@ -49,10 +49,10 @@ class HeldLease:
             raise self._failure
 
     def end(self) -> None:
-        """Tell when the adapters looked last, and give the lease back."""
+        """Record when the adapters looked last, and give the lease back."""
         self._ended.set()
         self._thread.join()
-        with suppress(StoreError):  # what ended the run is told; the lease expires by itself
+        with suppress(StoreError):  # the error that ended the run is more important; the lease expires by itself
             if self._store.renew_lease(self._token, self.polls()):
                 self._store.end_lease(self._token)
 
@@ -105,7 +105,7 @@ def _alone(store: Store) -> Iterator[bool]:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Hold the lock file of a pipeline's working folder, which the system releases however this process ends.
+    """Hold the lock file of a pipeline's working folder. The system releases it when this process ends.
 
     Raises:
         TamisError: another process holds it.

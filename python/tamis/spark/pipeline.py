@@ -113,7 +113,7 @@ class Pipeline:
             ConfigError: a file of queries or hierarchies cannot be used, or a query names a delivery that is not there.
             StoreError: another pipeline runs over the store; or the store cannot be written: what was committed stays,
                 and the next run reads the others again.
-            TamisError: as `run_pipeline`.
+            TamisError: see `run_pipeline`.
         """
         work = self._config.pipeline.work
         try:
@@ -124,7 +124,7 @@ class Pipeline:
                 self._signals() as take_signals,
             ):
                 apply_config(self._config, self._store)
-                self._store.fan_out()  # what a run that was killed has left
+                self._store.fan_out()  # tables or files that a killed run has left
                 spark = self._spark or self._session(work)
                 take_signals()  # Spark's start has installed its own handler
                 try:
@@ -221,7 +221,7 @@ class _Run:
         self._deliveries.start()
 
     def polls(self) -> dict[str, Poll]:
-        """When each adapter looked for new messages."""
+        """Return when each adapter looked for new messages."""
         now, polls = datetime.now(UTC), {}
         for name, stream in list(self._streams.items()):
             if (at := self._poll_times.of(stream)) is not None:
@@ -266,7 +266,7 @@ class _Run:
             progress(self._tally.progress(self._manager.list()))
 
     def summary(self, stopped_by: str | None) -> RunSummary:
-        """The summary of the run.
+        """Return the summary of the run.
 
         Raises:
             TamisError, OSError: something failed at the very end.
@@ -309,7 +309,7 @@ class _Run:
 
 
 def next_poll(at: datetime, interval_ms: int | None, now: datetime) -> datetime | None:
-    """When a stream that looked at `at` looks again after `now`; None if it never does."""
+    """Return when a stream that looked at `at` looks again after `now`; None if it never does."""
     if interval_ms is None:
         return None
     interval = timedelta(milliseconds=interval_ms)

@@ -55,7 +55,7 @@ class RunSummary:
         given_up: deliveries that are dead after several tries.
         pending: deliveries that wait in the store at the end, including those of earlier runs.
         batches: batches committed.
-        seconds: from the start of reading to the end, without the start of Spark.
+        seconds: the time from the start of reading to the end, without the start of Spark.
         match_us_p50: the median time to match one message, in µs; None if none was matched.
         match_us_p99: the 99th percentile of that time.
         by_query: key of a query -> number of its notifications in this run, the largest first.
@@ -86,7 +86,7 @@ class RunSummary:
         return self.read / self.seconds if self.seconds > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary as plain values."""
+        """Return the summary as plain values."""
         return asdict(self) | {"messages_per_s": self.messages_per_s}
 
 
@@ -106,7 +106,7 @@ class MatchTimes:
             self._batches.append([(value, count / len(percentiles)) for value in percentiles])
 
     def percentile(self, share: float) -> float | None:
-        """The smallest value that at least a `share` (0 to 1) of all values do not exceed; None without values."""
+        """Return the smallest value that a `share` (0 to 1) of all values do not exceed; None without values."""
         points = sorted(itertools.chain.from_iterable(self._batches))
         if not points:
             return None
@@ -120,11 +120,11 @@ class BatchReport:
 
     Attributes:
         read, matched, notifications, dead: as in `Progress`.
-        seconds: from its start to its commit.
+        seconds: the time from its start to its commit.
         by_query: key of a query -> number of its notifications.
         match_us: percentiles of the time to match a message, in µs, ascending.
         timed: number of messages that were timed.
-        unpublished: what to tell of messages that could not be published; None if all could.
+        unpublished: a sentence about messages that could not be published; None if all could.
     """
 
     read: int
@@ -173,7 +173,7 @@ class RunTally:
             self._given_up += given_up
 
     def progress(self, states: Mapping[str, str]) -> Progress:
-        """The progress of the run, with the adapters' `states`."""
+        """Return the progress of the run, with the adapters' `states`."""
         with self._lock:
             return Progress(
                 self._read,
@@ -190,7 +190,7 @@ class RunTally:
     def summary(
         self, failed: Mapping[str, str], troubles: Mapping[str, str], pending: int, stopped_by: str | None
     ) -> RunSummary:
-        """The summary of the run."""
+        """Return the summary of the run."""
         with self._lock:
             return RunSummary(
                 self._read,

@@ -38,9 +38,9 @@ class Publication:
     """The broker to which the messages of an adapter are published.
 
     Attributes:
-        adapter: its name.
+        adapter: the adapter's name.
         config: the broker and the exchange.
-        password: to log in with; None: guest's.
+        password: the password to log in with; None: guest's.
     """
 
     adapter: str
@@ -48,11 +48,11 @@ class Publication:
     password: str | None
 
     def column(self, frame: DataFrame, properties: Column) -> Column:
-        """Why a row was not published: null for one that was, and for one that is no message.
+        """Return a column with the reason why a row was not published; null if it was, or if it is a dead letter.
 
         Args:
             frame: rows as every adapter gives them.
-            properties: as JSON text.
+            properties: the column of properties, as JSON text.
         """
         from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program uses
         from pyspark.sql.pandas.functions import arrow_udf
@@ -118,6 +118,10 @@ class _Publisher:
 
     async def __aexit__(self, *_: object) -> None:
         """Hang up."""
+        await self._hang_up()
+
+    async def _hang_up(self) -> None:
+        """Close the connection; the next message connects again."""
         connection, self._connection, self._exchange = self._connection, None, None
         if connection is not None:
             await connection.close()
@@ -138,7 +142,7 @@ class _Publisher:
         for row, outcome in zip(rows, outcomes, strict=True):
             if isinstance(outcome, (aio_pika.exceptions.AMQPError, OSError, RuntimeError)):
                 if self._exchange is exchange:
-                    await self.__aexit__()
+                    await self._hang_up()
                 reasons.append(await self._publish_alone(row))
             elif isinstance(outcome, BaseException):
                 raise outcome
@@ -155,7 +159,7 @@ class _Publisher:
             async with asyncio.timeout(self._config.timeout_s):
                 return await _publish_one(exchange, row)
         except aio_pika.exceptions.ChannelPreconditionFailed as error:
-            await self.__aexit__()
+            await self._hang_up()
             return f"the broker does not take message {row[4]}: {' '.join(str(error).split())}"
 
     async def _open(self) -> AbstractExchange:
@@ -201,7 +205,7 @@ async def _publish_one(exchange: Any, row: Fields) -> str | None:
 
 
 def headers_of(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties of a message as headers; what AMQP or a frame cannot hold is named in the header `LEFT_OUT`.
+    """Return the properties of a message as headers. The header `LEFT_OUT` names what does not fit.
 
     >>> headers_of({"price": 12, "list": None, "x" * 300: 1})
     {'price': 12, 'list': None, 'x-tamis-left-out': ['xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...']}
@@ -226,7 +230,7 @@ def _is_name(name: str) -> bool:
 
 
 def _value(value: Any) -> Any:
-    """A value without the names that AMQP cannot hold."""
+    """Return a value without the names that AMQP cannot hold."""
     if isinstance(value, dict):
         return {name: _value(inner) for name, inner in value.items() if _is_name(name)}
     return [_value(inner) for inner in value] if isinstance(value, list) else value

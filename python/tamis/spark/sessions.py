@@ -83,17 +83,17 @@ def session(
     folder: Path | None = None,
     options: dict[str, str] | None = None,
 ) -> SparkSession:
-    """The process's Spark session, started on the first call, with the data sources of tamis registered.
+    """Return the process's Spark session, started on the first call, with the data sources of tamis registered.
 
     Args:
         app: the name that Spark shows.
         cores: number of threads on this machine (default: one per core).
-        master: another place where Spark runs, as Spark writes it, such as ``spark://host:7077``.
+        master: the master of a cluster, such as ``spark://host:7077``; default: this machine.
         host: the address of this machine to which the workers of another connect, and on which Spark listens.
         python: the Python of the workers; default: the path of this one.
-        folder: for one process at a time. Warnings go to ``spark.log`` in it (at most 30 MB in three files), temporary
-            files below ``spark``, which is emptied first. Without it, errors go to stderr, and temporary files to the
-            system's folder for them.
+        folder: is used by one process at a time. Warnings go to its ``spark.log`` (at most 30 MB in three files),
+            temporary files below ``spark``, which is emptied first. Without a folder, errors go to stderr, and
+            temporary files to the system's folder for them.
         options: further settings, which override those of tamis.
 
     Returns:
@@ -120,7 +120,8 @@ def session(
 def register(spark: SparkSession) -> None:
     """Register the data sources of tamis (``tamis.mbox``, ``.eml``, ``.jsonl``, ``.journal``) with a session of yours.
 
-    `session` does this by itself. Twice is harmless. It warns if the session's workers run a Python without this tamis.
+    `session` does this by itself. A second call does nothing. A warning tells if the session's workers run a Python
+    without this tamis.
 
     Args:
         spark: the session; Spark Connect is fine.
@@ -181,7 +182,7 @@ def _start(
 
 
 def _scratch(folder: Path | None) -> Path:
-    """An empty folder for temporary files, removed when Python ends or, after a kill, by the next start."""
+    """Return an empty folder for temporary files, removed when Python ends or, after a kill, by the next start."""
     if folder is None:
         scratch = Path(tempfile.mkdtemp(prefix="tamis-spark-"))
     else:
@@ -193,7 +194,7 @@ def _scratch(folder: Path | None) -> Path:
 
 
 def _variables(java_home: Path, host: str, python: str, log: Path | None) -> dict[str, str]:
-    """The environment variables that Spark reads."""
+    """Return the environment variables that Spark reads."""
     variables = {
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -219,7 +220,7 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def _java_home(scratch: Path) -> Path:
-    """A wrapped Java in the cache folder, or in `scratch` if the home folder cannot be written."""
+    """Return a wrapped Java in the cache folder, or in `scratch` if the home folder cannot be written."""
     java = find_java()
     try:
         return wrapped_home(java, cache_folder())

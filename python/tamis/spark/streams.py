@@ -41,7 +41,7 @@ class PollTimes(StreamingQueryListener):
         self._times: dict[str, datetime] = {}
 
     def of(self, stream: AdapterStream) -> datetime | None:
-        """When a stream looked last, UTC; None if it did not yet."""
+        """Return when a stream looked last, UTC; None if it did not yet."""
         return self._times.get(stream.run_id)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802, D102 - Spark's name
@@ -64,7 +64,7 @@ class AdapterStream:
     """A streaming query from a DataFrame to a function of batches; the adapter manager starts and stops it.
 
     Args:
-        frame: streaming.
+        frame: the streaming DataFrame.
         checkpoint: the folder of the stream's offsets.
         on_batch: called with the id of the checkpoint, the rows and the number of the batch. An exception ends the
             stream; when it is started again, the batch is processed again with the same rows.
@@ -91,7 +91,7 @@ class AdapterStream:
         return bool(self._query.isActive)
 
     def exception(self) -> AdapterError | None:
-        """Why the stream ended by itself, in one line; None if it did not fail."""
+        """Return why the stream ended by itself, in one line; None if it did not fail."""
         error = None if self._stopping.is_set() else self._query.exception()
         return None if error is None else AdapterError(reason(error))
 
@@ -118,7 +118,7 @@ class AdapterStream:
 
 
 def checkpoint_id(checkpoint: Path) -> str:
-    """The id that Spark gave the checkpoint; one that is deleted and created again has another id.
+    """Return the id that Spark gave the checkpoint; one that is deleted and created again has another id.
 
     Raises:
         AdapterError: it cannot be read.

@@ -24,7 +24,7 @@ class Adapters(Database):
     """The part of the store that keeps the state of adapters."""
 
     def adapter_states(self, names: Sequence[str] = ()) -> list[AdapterState]:
-        """The states of all adapters on record, by name; with `names`, of only those, in that order.
+        """Return the states of all adapters on record, by name; with `names`, of only those, in that order.
 
         An adapter of `names` that is not on record is added as stopped, with the desired state running.
         """
@@ -41,7 +41,7 @@ class Adapters(Database):
         """Ask an adapter to be ``running``, ``paused`` or ``stopped``; the pipeline obeys at its next look.
 
         Raises:
-            ValueError: `desired` is another word.
+            ValueError: `desired` is none of these words.
         """
         if desired not in get_args(AdapterDesire):
             raise ValueError(f"expected running, paused or stopped, not {desired!r}")
@@ -62,10 +62,10 @@ class Adapters(Database):
         """Record the status of an adapter.
 
         Args:
-            name: the adapter's.
+            name: the adapter's name.
             status: one word, such as ``running``.
-            error: its last error, which is kept with its time; None: it has none any more.
-            read_count: messages read since the last report; added to those on record.
+            error: its last error, which is kept with its time; None if it has no error now.
+            read_count: messages read since the last report, which are added to the number on record.
             dead_count: dead letters among them.
             at: the time of the report; default: now.
         """
@@ -86,7 +86,7 @@ class Adapters(Database):
                 _note_error(connection, name, now, error)
 
     def adapter_errors(self, name: str) -> list[AdapterProblem]:
-        """The last errors of an adapter, at most `ERRORS_MAX`, the newest first."""
+        """Return the last errors of an adapter, at most `ERRORS_MAX`, the newest first."""
         newest = select(_e.at, _e.error).where(_e.name == name).order_by(_e.id.desc())
         with self._read() as connection:
             return [AdapterProblem(*row) for row in connection.execute(newest)]

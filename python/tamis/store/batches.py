@@ -33,7 +33,7 @@ SERVER_PIECE_ROWS = 20_000
 PIECE_CHARACTERS = 4_000_000
 """Number of characters of messages after which a piece ends."""
 
-_PAUSE_S = 0.005  # between two pieces: others look for their turn more often
+_PAUSE_S = 0.005  # the pause between two pieces, in which other writers get their turn
 
 _NO_COUNTS = {"read_count": 0, "matched_count": 0, "notification_count": 0, "dead_count": 0}
 
@@ -50,10 +50,10 @@ class Batches(Database):
     def __init__(self, path: Place, *, create: bool = True, migrate: bool = True) -> None:
         """Open the file, as `Database` does."""
         super().__init__(path, create=create, migrate=migrate)
-        self._turn = threading.Lock()  # one batch after another is written, so that the outbox grows in their order
+        self._turn = threading.Lock()  # batches are written one after another, so that the outbox grows in their order
 
     def pin_batch(self, stream: str, batch_id: int) -> int:
-        """The revision of the queries that this batch matches with; the first call decides it for ever.
+        """Return the revision of the queries that this batch matches with. The first call decides it.
 
         It is on disk when the call returns, so that a replay after a crash sees the same queries.
         """
@@ -80,15 +80,15 @@ class Batches(Database):
         """Write a batch's messages, notifications, pending deliveries and dead letters, and record that it is done.
 
         The rows are written in pieces that nobody sees; the last transaction shows them all. Another writer waits for
-        one piece, about 0.1 s. After a crash the replay writes anew what was not shown. A replay of a batch that is
-        done changes nothing. A notification, message or dead letter that exists (from another stream over the same
-        source) is kept and not doubled. Of several threads one writes after another.
+        one piece, about 0.1 s. After a crash the replay writes the rows again that were not shown. A replay of a batch
+        that is done changes nothing. A notification, message or dead letter that exists (from another stream over the
+        same source) is not added again. Threads write one after another.
 
         Cost: about 0.1 s for 2,000 messages with one notification each.
 
         Args:
             stream: see the class.
-            batch_id: as Spark numbers it.
+            batch_id: the number that Spark gives it.
             result: the result of matching, whole or in parts; a part must contain the message of each of its
                 notifications. Only one piece of the parts, and all dead letters, are in memory at a time.
             default_deliveries: the deliveries of queries that name none.
@@ -117,7 +117,7 @@ class Batches(Database):
             time.sleep(_PAUSE_S)
 
     def record_batch(self, stream: str, batch_id: int, counts: BatchCounts) -> BatchCounts:
-        """Record that a batch is done whose rows are kept elsewhere; a batch that is done stays as it is.
+        """Record that a batch is done whose rows are kept elsewhere. Nothing changes if it was done before.
 
         Returns:
             The counts on record.
@@ -134,7 +134,7 @@ class Batches(Database):
         return known or counts
 
     def batch_counts(self, stream: str, batch_id: int) -> BatchCounts | None:
-        """The counts of a batch that is done; None if it is not."""
+        """Return the counts of a batch that is done; None if it is not."""
         with self._read() as connection:
             row = _batch(connection, stream, batch_id)
         return _counts(row) if row is not None and row.done else None
@@ -254,7 +254,7 @@ def _batch(connection: Connection, stream: str, batch_id: int) -> Row[*tuple[Any
 
 
 def counts_if_done(connection: Connection, stream: str, batch_id: int) -> BatchCounts | None:
-    """The counts of a batch that is done; None if it is not.
+    """Return the counts of a batch that is done; None if it is not.
 
     Raises:
         KeyError: it was never pinned.

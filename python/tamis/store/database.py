@@ -21,26 +21,27 @@ class Home(Protocol):
     """The differences between the databases that a store can be in."""
 
     def engine(self) -> Engine:
-        """An engine; its transactions with the option ``immediate`` come one after another."""
+        """Return an engine; its transactions with the option ``immediate`` come one after another."""
 
     def version(self, connection: Connection) -> int:
-        """The version of the schema; 0 if there is none; StoreError if it is of another program, or newer."""
+        """Return the version of the schema; 0 if there is none; StoreError if it is of another program, or newer."""
 
     def prepare(self, engine: Engine) -> None:
-        """Do what must come before the first transaction that changes the schema."""
+        """Prepare the database for the first transaction that changes the schema."""
 
     def mark(self, connection: Connection) -> None:
         """Mark the database as a store."""
 
     def explain(self, error: exc.DatabaseError | sqlite3.DatabaseError) -> StoreError:
-        """An error that explains to a user in one sentence what is wrong, and what to do."""
+        """Return an error that explains to a user in one sentence what is wrong, and what to do."""
 
 
 class Database:
     """One database with the store's schema. Thread-safe; each call uses a connection of its own.
 
     Args:
-        path: where it is. A file is created if it is absent and `create` is true; a server must have the database.
+        path: the file or server. A file is created if it is absent and `create` is true; a database of
+            a server must exist.
         create: see `path`.
         migrate: bring an older schema up to date.
 
@@ -66,7 +67,7 @@ class Database:
             raise
 
     def is_current(self) -> bool:
-        """Whether the schema has the newest version; false for an older one and for an empty database.
+        """Return whether the schema has the newest version; false for an older one and for an empty database.
 
         Raises:
             StoreError: it is another program's database, or a store of a newer version.
@@ -88,13 +89,13 @@ class Database:
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the store and changes nothing."""
+        """Run the block in a transaction that sees one state of the store and changes nothing."""
         with self._explained(), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        """A transaction that holds the write lock from its start; atomic, and on disk at its end."""
+        """Run the block in an atomic transaction that holds the write lock from its start; it is on disk at its end."""
         with self._explained(), self._writer.begin() as connection:
             yield connection
 

@@ -29,9 +29,9 @@ class File(NamedTuple):
     """A Parquet file that a task has written.
 
     Attributes:
-        name: in the folder of its table.
-        rows: their number.
-        size: in bytes.
+        name: the name in the folder of its table.
+        rows: the number of rows.
+        size: the size in bytes.
     """
 
     name: str
@@ -43,11 +43,11 @@ class Table:
     """A Delta table that takes each batch once.
 
     Args:
-        folder: of the table; it is made if it is not there.
-        schema: of its rows.
+        folder: the folder of the table, which is made if it is absent.
+        schema: the schema of its rows.
 
     Raises:
-        StoreError: it cannot be made or opened, or a table that is there has no such columns.
+        StoreError: it cannot be made or opened, or an existing table lacks one of the columns.
     """
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
@@ -60,7 +60,7 @@ class Table:
                     f"{folder}: the Delta table is another program's: it has no column '{min(missing)}'; give another "
                     "folder"
                 )
-            # What tasks of killed runs have left; a week old, so that nobody can be writing it.
+            # Files that tasks of killed runs have left. They are a week old, so that nobody is still writing them.
             self._table.vacuum(dry_run=False, full=True)
 
     def commit(self, stream: str, number: int, files: Sequence[File]) -> bool:
@@ -70,7 +70,7 @@ class Table:
             Whether they were added.
 
         Raises:
-            StoreError: a file is not there, as its size was told; or the commit cannot be written. Nothing counts.
+            StoreError: a file is absent or has another size, or the commit cannot be written. Then nothing counts.
         """
         if not files:
             return False
@@ -94,7 +94,7 @@ class Table:
             return True
 
     def last(self, stream: str) -> int | None:
-        """Return the number of the last batch of a stream that the table has; None if it has none.
+        """Return the number of the last batch of a stream in the table; None if it has no batch of it.
 
         Raises:
             StoreError: the table cannot be read.

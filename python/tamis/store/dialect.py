@@ -12,19 +12,19 @@ from sqlalchemy.sql.functions import FunctionElement
 
 
 def insert_new(connection: Connection, table: Table) -> Any:
-    """An INSERT that leaves alone the rows that are there."""
+    """Return an INSERT that does not change existing rows."""
     return _insert(connection, table).on_conflict_do_nothing()
 
 
 def insert_or_update(connection: Connection, table: Table, row: dict[str, Any], changed: Sequence[str]) -> Any:
-    """An INSERT of a row that sets the `changed` columns of the row with the same primary key, if there is one."""
+    """Return an INSERT of a row. If a row has this primary key, it sets the `changed` columns instead."""
     values = {name: row[name] for name in changed}
     key = list(table.primary_key.columns)
     return _insert(connection, table).values(row).on_conflict_do_update(index_elements=key, set_=values)
 
 
 def is_postgres(connection: Connection) -> bool:
-    """Whether the store is on a PostgreSQL server."""
+    """Return whether the store is on a PostgreSQL server."""
     return connection.dialect.name == "postgresql"
 
 
@@ -33,12 +33,12 @@ def _insert(connection: Connection, table: Table) -> Any:
 
 
 def row_number(table: Table) -> ColumnElement[int]:
-    """The number of a row, in the order of adding; a column that SQLite has by itself."""
+    """Return the number of a row, in the order of adding; a column that SQLite has by itself."""
     return literal_column(f"{table.name}.rowid", Integer)
 
 
 class JsonMember(FunctionElement[str]):
-    """The text of a member of JSON text; null if it has none, or is no JSON: ``JsonMember(column, name)``."""
+    """The text of a member of JSON text; null if it has none, or is not JSON: ``JsonMember(column, name)``."""
 
     type = String()
     inherit_cache = True
@@ -69,7 +69,7 @@ class Elements(FunctionElement[Any]):
 
 
 def elements(array: Any) -> Any:
-    """The texts of a JSON array as rows, with the columns ``value`` and ``id``, which tells their order."""
+    """Return the texts of a JSON array as rows, with the columns ``value`` and ``id``, which tells their order."""
     return Elements(array).table_valued("value", "id", joins_implicitly=True)
 
 

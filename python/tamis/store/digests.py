@@ -21,7 +21,7 @@ class Digests(Database):
     """The part of the store that keeps digests."""
 
     def undecided(self, name: str, limit: int) -> list[Undecided]:
-        """Up to `limit` pending deliveries of the channel `name` for which no time is decided, the oldest first."""
+        """Return up to `limit` pending deliveries of the channel `name` without a decided time, the oldest first."""
         columns = (_d.id, query_versions.c.owner, outbox.c.query_key, batches.c.committed_at)
         joined = select(*columns).join(outbox, outbox.c.notification_id == _d.notification_id)
         joined = joined.join(query_versions, TO_QUERY).join(batches, TO_BATCH)
@@ -44,7 +44,7 @@ class Digests(Database):
                 connection.execute(insert(delivery_steps), steps)
 
     def sent_alone(self, name: str, owner: str, query_key: str, since: datetime) -> int:
-        """Return how many deliveries of a query to its owner go alone, of notifications made from `since` on."""
+        """Return how many notifications of a query, made from `since` on, are delivered alone to its owner."""
         count = select(func.count()).select_from(deliveries)
         count = count.join(outbox, outbox.c.notification_id == _d.notification_id)
         count = count.join(query_versions, TO_QUERY).join(batches, TO_BATCH)
@@ -54,14 +54,14 @@ class Digests(Database):
             return int(connection.execute(count).scalar_one())
 
     def due_digests(self, name: str, now: datetime) -> list[str]:
-        """The digests of the channel `name` whose time has come; at most 500."""
+        """Return the digests of the channel `name` whose time has come; at most 500."""
         due = and_(_d.name == name, _PENDING, _HELD, _d.next_attempt_at <= now)
         digests = select(_d.digest).where(due).distinct().order_by(_d.digest).limit(500)
         with self._read() as connection:
             return [digest for (digest,) in connection.execute(digests) if digest]
 
     def due_digest(self, name: str, digest: str, limit: int, now: datetime) -> list[DueDelivery]:
-        """Up to `limit` deliveries of one digest whose time has come, the oldest first."""
+        """Return up to `limit` deliveries of one digest whose time has come, the oldest first."""
         due = and_(_d.name == name, _PENDING, _d.digest == digest, _d.next_attempt_at <= now)
         with self._read() as connection:
             return due_records(connection, due_query(due, limit, _d.id))

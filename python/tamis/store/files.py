@@ -31,17 +31,17 @@ class Files(Queries, Hierarchies):
     ) -> FileChanges:
         """Make the store agree with files, in one transaction and one revision.
 
-        What a file holds is added or changed, and stands in that file from then on. What stood in it, and no longer
-        does, is removed. Everything else stays: what was added by hand, and what stands in other files.
+        Queries and hierarchies of a file are added or changed, and belong to that file from then on. Those that it
+        had before and has no longer are removed. Those added by hand or of other files do not change.
 
         Args:
-            files: which must not hold the same query or hierarchy.
-            folder: `files` are all of this folder: what stood in another file below it is removed.
-            dry_run: only say what would change.
+            files: the files, which must not hold the same query or hierarchy.
+            folder: `files` are all files of this folder; queries of other files below it are removed.
+            dry_run: return what would change, and change nothing.
 
         Raises:
             ConfigError: a query cannot be read, or uses UNDER without a hierarchy; nothing was changed.
-            StoreError: something stands in another file, with or without other content.
+            StoreError: a query or hierarchy belongs to another file.
 
         Cost: about 20 µs per query, and its compilation.
         """
@@ -65,7 +65,7 @@ def origin_of(file: QueryFile) -> str:
 
 
 def _gone(connection: Connection, files: Sequence[QueryFile], folder: Path) -> list[QueryFile]:
-    """Each file below a folder of which the store holds something, and which is not among `files`, as an empty one."""
+    """Return, as empty files, the files below a folder that the store knows and that are not among `files`."""
     from tamis.query import QueryFile
 
     valid = valid_hierarchies(connection).values()

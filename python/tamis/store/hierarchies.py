@@ -23,7 +23,7 @@ class Hierarchies(Database):
     """The part of the store that keeps hierarchies. A change counts for every query from the next batch on."""
 
     def set_hierarchy(self, attribute: str, parents: Parents) -> HierarchyRecord:
-        """Replace the hierarchy of an attribute; the same one again changes nothing.
+        """Replace the hierarchy of an attribute; an equal one changes nothing.
 
         Args:
             attribute: the name of the property.
@@ -33,8 +33,8 @@ class Hierarchies(Database):
             The version that is valid now.
 
         Raises:
-            ConfigError: the attribute is empty, there is a cycle, or a parent is no value of the hierarchy.
-            StoreError: the hierarchy stands in a file, which the text names.
+            ConfigError: the attribute is empty, there is a cycle, or a parent is not a value of the hierarchy.
+            StoreError: the hierarchy belongs to a file, which the text names.
         """
         if not attribute:
             raise ConfigError("a hierarchy needs an attribute: the name of a property")
@@ -49,7 +49,7 @@ class Hierarchies(Database):
         Raises:
             KeyError: there is none.
             ConfigError: a query needs it.
-            StoreError: it stands in a file, which the text names.
+            StoreError: it belongs to a file, which the text names.
         """
         with self._write() as connection:
             current = valid_hierarchies(connection).get(attribute)
@@ -61,34 +61,34 @@ class Hierarchies(Database):
             refuse_under_without_hierarchy(connection)
 
     def list_hierarchies(self) -> list[HierarchyRecord]:
-        """The valid hierarchies, by attribute."""
+        """Return the valid hierarchies, by attribute."""
         with self._read() as connection:
             return list(valid_hierarchies(connection).values())
 
     def hierarchy_history(self, attribute: str) -> list[HierarchyRecord]:
-        """Every version that the hierarchy of an attribute ever had, oldest first; empty if it never had one."""
+        """Return every version that the hierarchy of an attribute ever had, oldest first; empty if it never had one."""
         with self._read() as connection:
             return _select(connection, _h.attribute == attribute)
 
     def hierarchies_at(self, revision: int) -> dict[str, Parents]:
-        """Attribute -> hierarchy, of those valid at `revision`."""
+        """Return attribute -> hierarchy, of those valid at `revision`."""
         valid = (_h.from_revision <= revision, or_(_h.to_revision.is_(None), _h.to_revision > revision))
         with self._read() as connection:
             return {record.attribute: record.parents for record in _select(connection, *valid)}
 
 
 def valid_hierarchies(connection: Connection) -> dict[str, HierarchyRecord]:
-    """Attribute -> the valid version of its hierarchy, by attribute."""
+    """Return attribute -> the valid version of its hierarchy, by attribute."""
     return {record.attribute: record for record in _select(connection, _VALID_NOW)}
 
 
 def put_hierarchies(
     revision: Revision, specs: Iterable[HierarchySpec]
 ) -> list[tuple[HierarchyRecord | None, HierarchySpec]]:
-    """Make each spec the valid hierarchy of its attribute; those that already are stay.
+    """Make each spec the valid hierarchy of its attribute; equal ones do not change.
 
     Returns:
-        What changed: the record before, or None, and the spec.
+        The changes: the record before, or None, and the spec.
     """
     current, changed = valid_hierarchies(revision.connection), []
     for spec in specs:
@@ -112,10 +112,10 @@ def end_hierarchies(revision: Revision, attributes: Iterable[str]) -> None:
 
 
 def refuse_under_without_hierarchy(connection: Connection) -> None:
-    """Check every valid query.
+    """Refuse a valid query that uses UNDER on an attribute without a hierarchy.
 
     Raises:
-        ConfigError: one uses UNDER on an attribute without a hierarchy; the text names both.
+        ConfigError: there is one; the text names the query and the attribute.
 
     Cost: compiles the queries with the word UNDER.
     """
@@ -127,7 +127,7 @@ def refuse_under_without_hierarchy(connection: Connection) -> None:
 
 
 def _adopt(revision: Revision, record: HierarchyRecord) -> None:
-    """Note that a hierarchy, unchanged, stands in the file that is applied."""
+    """Note that a hierarchy, unchanged, belongs to the file that is applied."""
     if revision.origin is not None and record.origin != revision.origin:
         revision.refuse_others(f"the hierarchy of '{record.attribute}'", record.origin)
         of_record = update(hierarchy_versions).where(_h.attribute == record.attribute, _VALID_NOW)

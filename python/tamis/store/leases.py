@@ -33,7 +33,7 @@ class Leases(Database):
     def alone(self) -> Iterator[bool]:
         """Hold the pipeline's lock of the server while the block runs; False if another process holds it.
 
-        The server releases it however this process ends. If the connection is lost, the lease decides.
+        The server releases it when this process ends. If the connection is lost, the lease decides.
         """
         from tamis.store.postgres import PIPELINE_LOCK, try_lock, unlock
 
@@ -46,11 +46,11 @@ class Leases(Database):
             try:
                 yield is_alone
             finally:
-                with suppress(StoreError), self._explained():  # a server that is gone has released it
+                with suppress(StoreError), self._explained():  # a server that has stopped has released it
                     unlock(connection, PIPELINE_LOCK)
 
     def take_lease(self, config: Path, now: datetime | None = None) -> Lease:
-        """Take the lease for this process; whoever had it on this machine must have ended.
+        """Take the lease for this process. An earlier holder on this machine must have ended.
 
         Args:
             config: the pipeline's configuration.
@@ -76,7 +76,7 @@ class Leases(Database):
         """Renew the lease, and record when each adapter looked for messages; False if another process has it now.
 
         Args:
-            token: of the lease.
+            token: the token of the lease.
             polls: adapter -> when it looked for messages, and when it will look again.
         """
         now = datetime.now(UTC)
@@ -97,12 +97,12 @@ class Leases(Database):
             connection.execute(ended)
 
     def lease(self) -> Lease | None:
-        """The lease of the pipeline that runs, or of the one that ran last; None if none ever did."""
+        """Return the lease of the pipeline that runs, or of the one that ran last; None if none ever did."""
         with self._read() as connection:
             return _lease(connection)
 
     def running_pipeline(self, now: datetime | None = None) -> Lease | None:
-        """The lease of the pipeline that runs now; None if none does.
+        """Return the lease of the pipeline that runs now; None if none does.
 
         A process that was killed counts until its lease expires, but on its own machine only while it exists.
         """
@@ -129,7 +129,7 @@ def held_by(store: Place, held: Lease | None, now: datetime) -> str:
 
 
 def _exists(lease: Lease) -> bool:
-    """Whether the process of a lease may exist."""
+    """Return whether the process of a lease may exist."""
     if lease.host != socket.gethostname():
         return True
     try:

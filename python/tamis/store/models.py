@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from tamis.store.dialect import add_to_schema
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -88,10 +88,17 @@ query_versions = Table(
     Column("created_at", UtcDateTime, nullable=False),
     Column("from_revision", Integer, ForeignKey("revisions.revision"), nullable=False),
     Column("to_revision", Integer, ForeignKey("revisions.revision")),  # the first revision without it; null: valid
-    Column("origin", String),  # the file that it stands in; null: added by hand
+    Column("origin", String),  # the file that it belongs to; null: added by hand
     Column("paused", Boolean, nullable=False, server_default="0"),
-    Column("expires_at", UtcDateTime),  # it is not valid at the revisions made from then on; null: never
+    Column("expires_at", UtcDateTime),  # revisions made from this time on do not contain it; null: it does not expire
     Index("query_versions_place", "position"),
+    Index("query_versions_from", "from_revision"),
+)
+Index(
+    "query_versions_to",
+    query_versions.c.to_revision,
+    sqlite_where=query_versions.c.to_revision.is_not(None),
+    postgresql_where=query_versions.c.to_revision.is_not(None),
 )
 Index(
     "query_versions_expiring",
@@ -116,8 +123,8 @@ hierarchy_versions = Table(
     Column("parents", JSON, nullable=False),  # value -> its parent, or null for a root
     Column("created_at", UtcDateTime, nullable=False),
     Column("from_revision", Integer, ForeignKey("revisions.revision"), nullable=False),
-    Column("to_revision", Integer, ForeignKey("revisions.revision")),  # as of a query
-    Column("origin", String),  # as of a query
+    Column("to_revision", Integer, ForeignKey("revisions.revision")),  # see query_versions
+    Column("origin", String),  # see query_versions
 )
 Index(
     "hierarchy_versions_current",
@@ -141,7 +148,7 @@ batches = Table(
     Column("pinned_at", UtcDateTime, nullable=False),
     Column("committed_at", UtcDateTime),
     Column("contested", Integer, nullable=False, server_default="0"),  # another batch took rows of this unfinished one
-    Column("fanned_out_seq", Number),  # done up to here; null: nothing is left, or the batch is not done
+    Column("fanned_out_seq", Number),  # the last one fanned out; null: all were, or the batch is not done
     Column("default_deliveries", JSON),  # for the fan-out
 )
 Index(
@@ -205,11 +212,11 @@ deliveries = Table(
     Column("digest", String),  # null: not yet decided; empty: it goes alone; else what names its digest
     UniqueConstraint("notification_id", "name", name="deliveries_once"),
     CheckConstraint("state IN ('pending', 'delivered', 'dead')", name="deliveries_state"),
-    Index("deliveries_due", "state", "name", "next_attempt_at", "id"),  # counts of states, too
+    Index("deliveries_due", "state", "name", "next_attempt_at", "id"),  # also for counts of states
 )
 
 delivery_steps = Table(
-    "delivery_steps",  # the log: what was decided about a delivery, when and why
+    "delivery_steps",  # the log: each decision about a delivery, its time and its reason
     metadata,
     Column("id", Number, primary_key=True),
     Column("delivery_id", Number, ForeignKey("deliveries.id"), nullable=False),
@@ -220,7 +227,7 @@ delivery_steps = Table(
 )
 
 pruned_notifications = Table(
-    "pruned_notifications",  # notifications that are gone and must not be made again
+    "pruned_notifications",  # ids of pruned notifications, which must not be made again
     metadata,
     Column("notification_id", String, primary_key=True),
     sqlite_with_rowid=False,
@@ -236,7 +243,7 @@ unsubscriptions = Table(
 )
 
 confirmed_addresses = Table(
-    "confirmed_addresses",  # whose holder has said that it is theirs
+    "confirmed_addresses",  # addresses whose holder has confirmed them
     metadata,
     Column("address", String, primary_key=True),  # in lower case
     Column("confirmed_at", UtcDateTime, nullable=False),
@@ -244,7 +251,7 @@ confirmed_addresses = Table(
 )
 
 delivery_files = Table(
-    "delivery_files",  # how much of an appended file is known to be delivered; what lies beyond is cut off
+    "delivery_files",  # the delivered size of an appended file; bytes beyond it are cut off
     metadata,
     Column("name", String, primary_key=True),
     Column("path", String, primary_key=True),
@@ -280,7 +287,7 @@ adapters = Table(
 )
 
 adapter_errors = Table(
-    "adapter_errors",  # the last ones of each adapter
+    "adapter_errors",  # the last errors of each adapter
     metadata,
     Column("id", Number, primary_key=True),
     Column("name", String, nullable=False),

@@ -48,13 +48,13 @@ class Outbox(Database):
     def due_deliveries(
         self, name: str, limit: int, now: datetime | None = None, which: Which = "all"
     ) -> list[DueDelivery]:
-        """Up to `limit` pending deliveries of the channel `name` whose time has come, the longest due first.
+        """Return up to `limit` pending deliveries of the channel `name` whose time has come, the longest due first.
 
         Args:
             name: the channel.
-            limit: see above.
+            limit: the maximum number of notifications.
             now: the time; default: the clock's.
-            which: ``alone`` leaves out what goes in a digest; ``decided`` also that of which nothing is decided yet.
+            which: ``alone`` leaves out deliveries of digests; ``decided`` also those without a decision.
         """
         due = and_(_d.name == name, _PENDING, _d.next_attempt_at <= (now or datetime.now(UTC)))
         if which != "all":
@@ -67,7 +67,7 @@ class Outbox(Database):
 
         Args:
             outcomes: one per try.
-            file_size: (delivery, file, bytes) if they were appended to a file: its size with them. Of a folder of
+            file_size: (delivery, file, bytes) if they were appended to a file: its size afterwards. For a folder of
                 numbered files, the number of the last one.
         """
         now = datetime.now(UTC)
@@ -86,9 +86,9 @@ class Outbox(Database):
 
         Args:
             name: the channel.
-            notification_ids: of the deliveries.
-            reason: for the log.
-            file_size: as of `record_outcomes`.
+            notification_ids: the ids of the notifications.
+            reason: the reason in the log.
+            file_size: see `record_outcomes`.
         """
         numbers: list[int] = []
         with self._read() as connection:
@@ -98,14 +98,14 @@ class Outbox(Database):
         self.record_outcomes([Outcome(number, "delivered", reason) for number in numbers], file_size)
 
     def file_size(self, name: str, path: Path) -> int | None:
-        """The number of bytes of the file `path` that `name` has delivered; None for a file that is not on record."""
+        """Return the number of bytes that `name` has delivered into the file `path`; None if there is no record."""
         f = delivery_files.c
         with self._read() as connection:
             statement = select(f.size_bytes).where(f.name == name, f.path == str(path))
             return connection.execute(statement).scalar_one_or_none()
 
     def pending_among(self, name: str, notification_ids: Sequence[str]) -> set[str]:
-        """Those of some notifications whose delivery through the channel `name` is pending."""
+        """Return the given notifications whose delivery through the channel `name` is pending."""
         pending: set[str] = set()
         with self._read() as connection:
             for some in chunks(notification_ids):
@@ -114,7 +114,7 @@ class Outbox(Database):
         return pending
 
     def pending_delivery_names(self) -> list[str]:
-        """The channels with pending deliveries. Cost: one index look-up for each, whatever the backlog."""
+        """Return the channels with pending deliveries. Cost: one index look-up for each, whatever the backlog."""
         with self._read() as connection:
             return _pending_names(connection)
 
@@ -135,7 +135,7 @@ class Outbox(Database):
         """Make dead deliveries pending again with all their tries: of one channel, notification or query, or of all.
 
         Returns:
-            Their number.
+            The number of deliveries.
         """
         of_name = [] if name is None else [_d.name == name]
         of_name += [] if notification_id is None else [_d.notification_id == notification_id]
@@ -149,7 +149,7 @@ class Outbox(Database):
             return connection.execute(update(deliveries).where(dead).values(revived)).rowcount
 
     def next_attempt_at(self) -> datetime | None:
-        """When the next pending delivery of any channel is due; None if nothing is pending."""
+        """Return when the next pending delivery of any channel is due; None if nothing is pending."""
         with self._read() as connection:
             first = select(func.min(_d.next_attempt_at)).where(_PENDING)
             times = [
@@ -166,7 +166,7 @@ class Outbox(Database):
         query_key: str | None = None,
         notification_id: str | None = None,
     ) -> list[DeliveryRecord]:
-        """The log of deliveries, newest first: the decision for each, and its reason."""
+        """Return the log of deliveries, newest first: the decision for each, and its reason."""
         wanted = [
             column == value
             for column, value in (
@@ -199,7 +199,7 @@ class Outbox(Database):
 
 
 def due_query(due: ColumnElement[bool], limit: int, *order: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
-    """A SELECT of the first `limit` deliveries that `due` selects, with their notifications, in this order."""
+    """Return a SELECT of the first `limit` deliveries that `due` selects, with their notifications, in this order."""
     columns = (_d.id, _d.attempts, _d.recipients, _d.notification_id, _d.next_attempt_at)
     first = select(*columns).where(due).order_by(*order).limit(limit).subquery()
     more = (first.c.id.label("delivery_id"), first.c.attempts, first.c.recipients, query_versions.c.owner)
@@ -217,7 +217,7 @@ def due_records(connection: Connection, due: Select[*tuple[Any, ...]]) -> list[D
 
 
 def notification_query(*more: Any) -> Select[*tuple[Any, ...]]:
-    """A SELECT of notifications with their message and query, and the columns `more`."""
+    """Return a SELECT of notifications with their message and query, and the columns `more`."""
     q, m, b = query_versions, messages, batches
     return (
         select(
@@ -242,7 +242,7 @@ _FIELD_COUNT = len(fields(NotificationRecord)) - 1  # without the hierarchies
 
 
 def notification_records(connection: Connection, rows: Iterable[Row[*tuple[Any, ...]]]) -> list[NotificationRecord]:
-    """Rows of `notification_query` as records, with the hierarchies that their queries may ask for."""
+    """Return rows of `notification_query` as records, with the hierarchies that their queries may ask for."""
     records = [NotificationRecord(*row[:_FIELD_COUNT]) for row in rows]
     if not any(record.asks_hierarchies for record in records):
         return records

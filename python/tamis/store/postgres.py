@@ -37,10 +37,10 @@ class PostgresServer:
 
     def __init__(self, url: ServerUrl) -> None:
         self._url = url
-        self._known = False  # it has answered: if it goes away, it may come back
+        self._known = False  # whether the server has ever answered: then it may come back after a failure
 
     def engine(self) -> Engine:
-        """An engine whose transactions hold the store's lock from their start if they have the option ``immediate``."""
+        """Return an engine. Transactions with the option ``immediate`` hold the store's lock from their start."""
         engine = create_engine("postgresql+psycopg://", creator=self._connect, pool_pre_ping=True)
         event.listen(engine, "begin", _begin)
         return engine
@@ -51,7 +51,7 @@ class PostgresServer:
         return connection
 
     def version(self, connection: Connection) -> int:
-        """The version of the schema; 0 if there is none.
+        """Return the version of the schema; 0 if there is none.
 
         Raises:
             StoreError: there are tables of another program with the same names, or a store of a newer version.
@@ -76,13 +76,13 @@ class PostgresServer:
         return int(version)
 
     def prepare(self, engine: Engine) -> None:
-        """Nothing needs to come before."""
+        """Do nothing: PostgreSQL needs no preparation."""
 
     def mark(self, connection: Connection) -> None:
-        """The tables tell that it is a store."""
+        """Do nothing: the tables show that the database is a store."""
 
     def explain(self, error: exc.DatabaseError | sqlite3.DatabaseError) -> StoreError:
-        """An error that explains to a user in one sentence what is wrong, and what to do."""
+        """Return an error that explains to a user in one sentence what is wrong, and what to do."""
         if isinstance(error, exc.DatabaseError) and error.connection_invalidated:
             return StoreLostError(f"{self._url}: the server went away: {_first_line(error.orig)}")
         cause = error.orig if isinstance(error, exc.DatabaseError) else error
@@ -91,14 +91,14 @@ class PostgresServer:
 
 
 def connect(conninfo: str, wait_s: float) -> psycopg.Connection[Any]:
-    """Connect to a server; if it is gone, try again for some time, with growing pauses.
+    """Connect to a server. If it does not answer, try again for some time, with growing pauses.
 
     Raises:
         psycopg.OperationalError: the server does not answer, or refuses.
     """
     until, pause_s = time.monotonic() + wait_s, _WAIT_FIRST_S
     given = conninfo_to_dict(conninfo)
-    # Times without a zone are in UTC. Nobody waits for a lock for ever.
+    # Times without a zone are in UTC. Waiting for a lock has a limit.
     options = f"{given.get('options') or ''} -c timezone=UTC -c lock_timeout={int(WAIT_S * 1000)}"
     timeout_s = given.get("connect_timeout") or _CONNECT_TIMEOUT_S
     while True:
@@ -145,7 +145,7 @@ def explain(url: str, error: BaseException | None) -> str:
     return f"{url}: the store failed: {text}"
 
 
-_LOCKED = "55P03"  # a lock was not had in time
+_LOCKED = "55P03"  # a lock was not obtained in time
 _NONE_LEFT = "the server has no connection left; raise its max_connections, or end others"
 _ADVICE = (
     ("password authentication failed", "wrong user or password: give it in PGPASSWORD or in ~/.pgpass"),
@@ -171,13 +171,13 @@ def _begin(connection: Connection) -> None:
 
 
 def is_lost(error: psycopg.OperationalError) -> bool:
-    """Whether the server went away or does not answer, so that it may come back."""
+    """Return whether the server went away or does not answer, so that it may come back."""
     if error.sqlstate is not None:
         return error.sqlstate[:2] == "08" or error.sqlstate[:3] == "57P"
     return not _refuses(error) and "too many" not in str(error)
 
 
 def _refuses(error: psycopg.OperationalError) -> bool:
-    """Whether the server has answered, so that waiting does not help."""
+    """Return whether the server has answered, so that waiting does not help."""
     text = str(error)
     return "FATAL" in text and not any(it in text for it in ("starting up", "shutting down", "recovery", "too many"))

@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, or_, select, union, update
 
 from tamis.store.database import Database, chunks
 from tamis.store.hierarchies import valid_hierarchies
 from tamis.store.models import query_versions, revisions
 from tamis.store.records import CONTENT, ImportCounts, QueryRecord
-from tamis.store.revisions import Revision, current_revision
+from tamis.store.revisions import Revision, current_revision, has_expired, revision_now
 
 if TYPE_CHECKING:
     from tamis.query import Query, QuerySpec
@@ -29,7 +29,7 @@ class Queries(Database):
     _acting: str | None = None
 
     def as_owner(self, name: str) -> Queries:
-        """The queries of this store for an owner, who may read all and change their own.
+        """Return the queries of this store as an owner may use them: read all, change their own.
 
         What they add is theirs. To change, pause, remove or undo another's query, to take one without an owner, or to
         give one away is a NotAllowedError, and nothing is changed. It shares the connections of this store; close that.
@@ -48,7 +48,7 @@ class Queries(Database):
         return Revision(connection, acting=self._acting)
 
     def _own(self, specs: Iterable[QuerySpec]) -> Iterator[QuerySpec]:
-        """The specs; those without an owner become the acting owner's."""
+        """Yield the specs; those without an owner become the acting owner's."""
         for spec in specs:
             yield replace(spec, owner=self._acting) if self._acting and not spec.owner else spec
 
@@ -61,8 +61,8 @@ class Queries(Database):
         Raises:
             QueryError: the text cannot be read; nothing was changed.
             ConfigError: the language is unknown, or UNDER asks for a hierarchy that the store does not have.
-            StoreError: the query stands in a file, which the text names, with other content.
-            NotAllowedError: as `as_owner` says; so for all that changes queries.
+            StoreError: the query belongs to a file, which the text names, with other content.
+            NotAllowedError: see `as_owner`; this holds for all changes of queries.
             ValueError: the key is empty.
         """
         return self.add_queries([spec])[0]
@@ -76,7 +76,7 @@ class Queries(Database):
             The valid version of each, in the order given.
 
         Raises:
-            As `add_query`.
+            The same as `add_query`.
         """
         wanted, with_under = _checked(self._own(specs))
         with self._write() as connection:
@@ -86,11 +86,11 @@ class Queries(Database):
         return [records[key] for key in wanted]
 
     def import_queries(self, path: str | Path) -> ImportCounts:
-        """Copy the queries of a file, each as if it were added by hand; `apply_files` lets the file rule over them.
+        """Copy the queries of a file, each as if it were added by hand. The file has no further effect on them.
 
         Raises:
             ConfigError: the file or a query in it cannot be read; the text has file, line, and a caret.
-            StoreError: a query stands in another file, with other content.
+            StoreError: a query belongs to another file, with other content.
         """
         from tamis.query import compile_in_file, load_queries
 
@@ -109,7 +109,7 @@ class Queries(Database):
 
         Raises:
             KeyError: there is no such query.
-            StoreError: it stands in a file, which the text names.
+            StoreError: it belongs to a file, which the text names.
         """
         with self._write() as connection:
             _end_by_hand(self._revision(connection), key)
@@ -125,8 +125,8 @@ class Queries(Database):
 
         Raises:
             KeyError: there never was such a query.
-            StoreError: it stands in a file, which the text names.
-            ConfigError: the former content has UNDER, and its hierarchy is gone.
+            StoreError: it belongs to a file, which the text names.
+            ConfigError: the former content has UNDER, and its hierarchy was removed.
         """
         with self._write() as connection:
             former = _former(connection, key)
@@ -139,28 +139,28 @@ class Queries(Database):
             return _current(connection, [key]).get(key)
 
     def pause_query(self, key: str) -> QueryRecord:
-        """Let the query `key` match nothing from the next batch on, as a new version; a paused one stays as it is.
+        """Let the query `key` match nothing from the next batch on, as a new version; if it is paused, nothing changes.
 
         Returns:
             The version that is valid now.
 
         Raises:
             KeyError: there is no such query.
-            StoreError: it stands in a file, which the text names.
+            StoreError: it belongs to a file, which the text names.
         """
         return self._replace(key, paused=True)
 
     def resume_query(self, key: str) -> QueryRecord:
         """Let the paused query `key` match again; what was read meanwhile is not matched. An expired one stays expired.
 
-        Returns and raises as `pause_query`.
+        Returns and raises the same as `pause_query`.
         """
         return self._replace(key, paused=False)
 
     def expire_query(self, key: str, at: datetime | None) -> QueryRecord:
         """Let the query `key` match nothing in batches that begin at this aware time or later; None: it never expires.
 
-        Returns and raises as `pause_query`.
+        Returns and raises the same as `pause_query`.
         """
         return self._replace(key, expires_at=at)
 
@@ -171,7 +171,7 @@ class Queries(Database):
             return _current(connection, [key])[key]
 
     def get_query(self, key: str) -> QueryRecord:
-        """The valid version of the query `key`.
+        """Return the valid version of the query `key`.
 
         Raises:
             KeyError: there is no such query.
@@ -180,10 +180,10 @@ class Queries(Database):
             return _current(connection, [key])[key]
 
     def list_queries(self, owner: str | None = None, tags: Collection[str] = ()) -> list[QueryRecord]:
-        """The valid queries, of one owner or of all, in the order in which their keys were added.
+        """Return the valid queries of one owner or of all, in the order in which their keys were added.
 
         Args:
-            owner: None: of all.
+            owner: only queries of this owner; None: of all.
             tags: only queries that have all of these.
         """
         of_owner = [] if owner is None else [_q.owner == owner]
@@ -192,35 +192,76 @@ class Queries(Database):
         return [record for record in records if set(tags).issubset(record.tags)]
 
     def query_history(self, key: str) -> list[QueryRecord]:
-        """Every version that the query `key` ever had, oldest first; empty for an unknown key."""
+        """Return every version that the query `key` ever had, oldest first; empty for an unknown key."""
         with self._read() as connection:
             records = _select(connection, _q.key == key)
         return sorted(records, key=lambda record: record.version)
 
     def revision(self) -> int:
-        """The number of the last change of queries, which only grows; 0 if there was none."""
+        """Return the number of the last change of queries, which only grows; 0 if there was none."""
         with self._read() as connection:
             return current_revision(connection)
 
-    def queries_at(self, revision: int) -> list[QueryRecord]:
-        """The queries that match at `revision`, in the order in which their keys were added.
+    def matching_revision(self) -> int:
+        """Return the revision whose queries match now: the newest, or a new one if a query has expired since."""
+        with self._read() as connection:
+            if not has_expired(connection):
+                return current_revision(connection)
+        with self._write() as connection:
+            return revision_now(connection)
 
-        Paused ones do not, nor those that had expired when the revision was made. A key that was removed and
+    def queries_at(self, revision: int) -> list[QueryRecord]:
+        """Return the queries that match at `revision`, in the order in which their keys were added.
+
+        Paused queries do not match, nor those that had expired when the revision was made. A key that was removed and
         added again has the position of its second addition, as in a dict.
         """
-        made_at = select(revisions.c.created_at).where(revisions.c.revision == revision).scalar_subquery()
         with self._read() as connection:
-            return _select(
-                connection,
-                _q.from_revision <= revision,
-                or_(_q.to_revision.is_(None), _q.to_revision > revision),
-                ~_q.paused,
-                or_(_q.expires_at.is_(None), _q.expires_at > made_at),
-            )
+            return _select(connection, *_matches_at(revision))
+
+    def queries_of(self, keys: Collection[str], revision: int) -> list[QueryRecord]:
+        """Return those of `queries_at` that have one of the given keys. Cost: linear in the keys."""
+        with self._read() as connection:
+            return [
+                record
+                for some in chunks(sorted(keys))
+                for record in _select(connection, _q.key.in_(some), *_matches_at(revision))
+            ]
+
+    def changed_keys(self, revision: int, other: int) -> set[str]:
+        """Return the keys of all queries that differ in `queries_at` of two revisions, and perhaps of some that do not.
+
+        Cost: linear in the changes between the two.
+        """
+        first, last = sorted((revision, other))
+        r = revisions.c
+        # Revisions that nothing refers to are pruned: their neighbours' times make the span longer, which does no harm.
+        made_first = select(func.max(r.created_at)).where(r.revision <= first).scalar_subquery()
+        made_last = select(func.min(r.created_at)).where(r.revision >= last).scalar_subquery()
+        spans = (
+            (_q.from_revision > first, _q.from_revision <= last),
+            (_q.to_revision > first, _q.to_revision <= last),
+            (or_(made_first.is_(None), _q.expires_at > made_first), _q.expires_at <= made_last),
+        )
+        # A statement for each, since one with OR would read every query.
+        statement = union(*(select(_q.key).where(*span) for span in spans))
+        with self._read() as connection:
+            return set(connection.execute(statement).scalars())
+
+
+def _matches_at(revision: int) -> tuple[ColumnElement[bool], ...]:
+    """The conditions of the queries that match at a revision."""
+    made_at = select(revisions.c.created_at).where(revisions.c.revision == revision).scalar_subquery()
+    return (
+        _q.from_revision <= revision,
+        or_(_q.to_revision.is_(None), _q.to_revision > revision),
+        ~_q.paused,
+        or_(_q.expires_at.is_(None), _q.expires_at > made_at),
+    )
 
 
 def _checked(specs: Iterable[QuerySpec]) -> tuple[dict[str, QuerySpec], list[tuple[str, Query]]]:
-    """The specs by key, each compiled once as a check; and the queries with UNDER, with what errors call them."""
+    """Return the specs by key, each compiled once as a check; and the queries with UNDER, by their names in errors."""
     wanted, with_under = {}, []
     for spec in specs:
         if not spec.key:
@@ -240,17 +281,17 @@ def _refuse_missing(connection: Connection, with_under: Sequence[tuple[str, Quer
 
 
 def put_queries(revision: Revision, specs: Sequence[QuerySpec]) -> list[tuple[QueryRecord | None, QuerySpec]]:
-    """Make each spec the valid version of its key; those that already are stay.
+    """Make each spec the valid version of its key; equal ones do not change.
 
     Args:
-        revision: of the change, with the file that the specs stand in.
-        specs: compiled before.
+        revision: the revision of the change, with the file of the specs.
+        specs: the specs, which were compiled before.
 
     Returns:
-        What changed: the record before, or None, and the spec.
+        The changes: the record before, or None, and the spec.
 
     Raises:
-        StoreError: a query stands in another file, with other content.
+        StoreError: a query belongs to another file, with other content.
         NotAllowedError: a query is not the acting owner's, or would not be.
     """
     current = _current(revision.connection, [spec.key for spec in specs])
@@ -289,12 +330,12 @@ def _end_by_hand(revision: Revision, key: str) -> None:
 
 
 def queries_of_file(connection: Connection, origin: str) -> list[QueryRecord]:
-    """The valid queries that stand in a file."""
+    """Return the valid queries that stand in a file."""
     return _select(connection, _VALID_NOW, _q.origin == origin)
 
 
 def origins_of_queries(connection: Connection) -> set[str]:
-    """The files in which valid queries stand."""
+    """Return the files in which valid queries stand."""
     return set(connection.execute(select(_q.origin).where(_VALID_NOW, _q.origin.is_not(None)).distinct()).scalars())
 
 
@@ -309,7 +350,7 @@ def _same(spec: QuerySpec, record: QueryRecord) -> bool:
 
 
 def content_of(query: QueryRecord | QuerySpec) -> dict[str, Any]:
-    """The fields of `CONTENT`, with tuples for lists."""
+    """Return the fields of `CONTENT`, with tuples for lists."""
     content = {name: getattr(query, name) for name in CONTENT}
     return content | {name: tuple(content[name]) for name in ("tags", "deliveries")}
 
@@ -363,7 +404,7 @@ def _former(connection: Connection, key: str) -> QueryRecord | None:
 
 
 def _last_versions(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
-    """The highest version that each key ever had."""
+    """Return the highest version that each key ever had."""
     versions: dict[str, int] = {}
     for some in chunks(keys):
         statement = select(_q.key, func.max(_q.version)).where(_q.key.in_(some)).group_by(_q.key)
@@ -372,7 +413,7 @@ def _last_versions(connection: Connection, keys: Sequence[str]) -> dict[str, int
 
 
 def _positions(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
-    """The position in the order of adding of each key that is valid now."""
+    """Return the position in the order of adding of each key that is valid now."""
     positions: dict[str, int] = {}
     for some in chunks(keys):
         statement = select(_q.key, _q.position).where(_q.key.in_(some), _VALID_NOW)
@@ -381,7 +422,7 @@ def _positions(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
 
 
 def _current(connection: Connection, keys: Sequence[str]) -> dict[str, QueryRecord]:
-    """The valid version of each of `keys` that has one."""
+    """Return the valid version of each of `keys` that has one."""
     records: dict[str, QueryRecord] = {}
     for some in chunks(keys):
         records.update((record.key, record) for record in _select(connection, _q.key.in_(some), _VALID_NOW))

@@ -32,8 +32,8 @@ class QueryRecord:
 
     Attributes:
         key: the query's name.
-        version: from 1. A key that is removed and added again goes on counting: (key, version) names one text for ever.
-        text: in `language`.
+        version: the version, from 1. It is never used again, also if the key is removed and added again.
+        text: the text in `language`.
         language: one of ``tamis.query.LANGUAGES``.
         owner: the owner's name.
         tags: free words.
@@ -41,7 +41,7 @@ class QueryRecord:
         created_at: when this version was added, UTC.
         origin: the file in which alone it can be changed; None if it was added by hand.
         paused: whether it matches nothing until it is resumed.
-        expires_at: from when on it matches nothing, UTC; None: never.
+        expires_at: the time from which on it matches nothing, UTC; None: it never expires.
     """
 
     key: str
@@ -57,7 +57,7 @@ class QueryRecord:
     expires_at: datetime | None = None
 
     def spec(self) -> QuerySpec:
-        """The query as it is written down."""
+        """Return the query as it is written down."""
         from tamis.query import QuerySpec
 
         return QuerySpec(self.key, **{name: getattr(self, name) for name in CONTENT})
@@ -69,7 +69,7 @@ class HierarchyRecord:
 
     Attributes:
         attribute: the property whose values it orders.
-        version: from 1.
+        version: the version, from 1.
         parents: value -> its parent, or None for a root.
         created_at: when this version was set, UTC.
         origin: the file in which alone it can be changed; None if it was set by hand.
@@ -92,8 +92,8 @@ class Change:
         kind: ``query`` or ``hierarchy``.
         name: the query's key, or the hierarchy's attribute.
         action: ``added``, ``changed`` or ``removed``.
-        before: what the store held, by name of the field; of a change only the fields that differ. None if added.
-        after: what the file holds, by name of the field; None if removed.
+        before: the fields in the store, by name; only those that differ if it is changed. None if added.
+        after: the fields in the file, by name; None if removed.
     """
 
     kind: Literal["query", "hierarchy"]
@@ -105,13 +105,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """The result of applying files: the changes, and the number of what was so already."""
+    """The result of applying files: the changes, and the number of unchanged queries and hierarchies."""
 
     changes: tuple[Change, ...]
     unchanged: int
 
     def count(self, action: str) -> int:
-        """The number of changes that were ``added``, ``changed`` or ``removed``."""
+        """Return the number of changes that were ``added``, ``changed`` or ``removed``."""
         return sum(change.action == action for change in self.changes)
 
 
@@ -150,9 +150,9 @@ class Notification(NamedTuple):
 
 
 def notification_id(query_key: str, query_version: int, *message: str | int) -> str:
-    """The id of the notification that this version of this query matched this message: 32 hexadecimal digits.
+    """Return the id of the notification that this version of this query matched this message: 32 hexadecimal digits.
 
-    A replay after a crash computes the same id, and the outbox holds each id once, so that nothing is doubled. A
+    A replay after a crash computes the same id, and the outbox holds each id once, so that nothing is repeated. A
     message with an identity of its own, such as a mail, has the same id wherever it is found again. Any other is
     another message at another place, and so are other bytes at the same place. It is 128 bits of SHA-256: among a
     hundred thousand million ids, two collide with a chance of 1 in 10^16. Cost: 3 µs.
@@ -170,7 +170,7 @@ def notification_id(query_key: str, query_version: int, *message: str | int) -> 
 
 
 class DeadLetter(NamedTuple):
-    """A message that could not be read: what names it, the reason, and its bytes."""
+    """A message that could not be read: its place, the reason, and its bytes."""
 
     source: str
     partition: str
@@ -261,7 +261,7 @@ class NotificationRecord:
         return self.source, self.partition, self.offset, self.digest
 
     def message_properties(self) -> dict[str, Any]:
-        """The properties as the adapter gave them: the date, which is text in JSON, is a time again.
+        """Return the properties as the adapter gave them: the date, which is text in JSON, is a time again.
 
         Raises:
             ValueError: `properties` is not JSON.
@@ -278,11 +278,11 @@ class DueDelivery:
     """A notification that is due for delivery.
 
     Attributes:
-        delivery_id: names it.
+        delivery_id: the id of the delivery.
         attempts: number of earlier tries.
         notification: what is to be delivered.
         recipients: the recipients that earlier tries have settled: None if they got it, else why they refused it.
-        owner: of the query.
+        owner: the owner of the query.
     """
 
     delivery_id: int
@@ -307,10 +307,10 @@ class Hold:
     """When a delivery is sent.
 
     Attributes:
-        delivery_id: of the `Undecided`.
-        digest: what names the digest that it goes into; empty: it goes alone.
+        delivery_id: the id of the `Undecided` delivery.
+        digest: the name of the digest that it goes into; empty: it goes alone.
         until: when the digest is sent, UTC; None: now.
-        step: what the log says of one that waits.
+        step: the step in the log if it waits.
         reason: why it waits.
     """
 
@@ -326,7 +326,7 @@ class Outcome:
     """The outcome of one try of a delivery.
 
     Attributes:
-        delivery_id: of the `DueDelivery`.
+        delivery_id: the id of the `DueDelivery`.
         state: ``delivered``, ``dead``, or ``pending`` for one to be tried again.
         reason: the reason in one line, or None.
         next_attempt_at: the earliest time of the next try; only for ``pending``.
@@ -372,11 +372,11 @@ class DeliveryStep:
     """One step of a delivery, as the log has it.
 
     Attributes:
-        notification_id: what was to be delivered.
+        notification_id: the notification.
         delivery: the name of the ``[[delivery]]``.
         at: when it was decided, UTC.
-        step: what was decided.
-        reason: why, in one line; None where the step says it all.
+        step: the decision.
+        reason: the reason in one line; None if the step needs none.
     """
 
     notification_id: str
@@ -405,9 +405,9 @@ class Trace:
     """The record of one message.
 
     Attributes:
-        places: the message as it was found, the first place first; a copy at a later place makes no notification twice.
-        notifications: those about it, in order of creation.
-        dead_letters: what could not be read and has its id among its bytes.
+        places: the places of the message, the first one first. A copy at a later place is not notified again.
+        notifications: the notifications about it, in order of creation.
+        dead_letters: the dead letters that have its id among their bytes.
     """
 
     places: tuple[MessageRow, ...] = ()
@@ -420,10 +420,10 @@ class AdapterState:
     """The state of an adapter.
 
     Attributes:
-        name: as in pipeline.toml.
-        desired: the state that was asked for.
+        name: the name in pipeline.toml.
+        desired: the requested state.
         status: the status that it last reported (``running``, ``stopped``, ``failed``, ...).
-        last_error: its last error; None once it runs well again.
+        last_error: its last error; None if it has run since without one.
         read_count: messages read so far.
         dead_count: dead letters among them.
         last_batch_at: when it last read messages, UTC.
@@ -485,13 +485,13 @@ class Lease:
     """The process that runs a pipeline over the store, or ran the last one.
 
     Attributes:
-        token: names this run.
+        token: the id of this run.
         pid: the number of its process.
         host: the name of its machine.
         config: the path of its configuration.
         taken_at: when it began, UTC.
-        renewed_at: when it last said that it runs, UTC.
-        expires_at: from when on it no longer counts, unless it is renewed, UTC.
+        renewed_at: when the lease was last renewed, UTC.
+        expires_at: the time from which on it no longer counts unless it is renewed, UTC.
         ended_at: when it was given back, UTC; None if it was not.
     """
 
@@ -505,7 +505,7 @@ class Lease:
     ended_at: datetime | None
 
     def is_valid(self, now: datetime) -> bool:
-        """Whether it counts at `now`: it was not given back, and has not expired."""
+        """Return whether it counts at `now`: it was not given back, and has not expired."""
         return self.ended_at is None and now < self.expires_at
 
     @property

@@ -51,16 +51,16 @@ _SPAN = ("from_revision", "to_revision")
 
 
 class Retention(Database):
-    """The part of the store that deletes what is old."""
+    """The part of the store that deletes old rows."""
 
     def prune(self, before: datetime) -> int:
-        """Delete a piece of what was settled before a time: at most 500 notifications, and 500 dead letters.
+        """Delete at most 500 notifications that were settled before a time, and at most 500 dead letters.
 
-        A notification goes with its deliveries when all of them ended before that time; what is pending stays. Its id
-        is kept, so that the same message, read again, tells nobody twice. A message goes with its last notification.
+        A notification is deleted with its deliveries if all of them ended before that time. Its id is kept, so that
+        the same message is not notified again. A message is deleted with its last notification.
 
         Args:
-            before: aware; what is younger stays.
+            before: an aware time; younger rows stay.
 
         Returns:
             The number of notifications and dead letters; 0 when there are no more.
@@ -73,14 +73,14 @@ class Retention(Database):
             return len(ids) + _delete_letters(connection, before)
 
     def prune_history(self, before: datetime) -> int:
-        """Delete a piece of what only tells of the past: at most 500 rows of each kind. Totals stay as they are.
+        """Delete at most 500 old rows of each kind of history. The totals do not change.
 
         These are batches without notifications, but for the last one of each stream; versions of queries and
         hierarchies that ended before that time, that no notification is about, and that are not among the last 20 of
         their key; and revisions that nothing refers to. What an unfinished batch needs stays.
 
         Args:
-            before: aware; what is younger stays.
+            before: an aware time; younger rows stay.
 
         Returns:
             The number of rows; 0 when there are no more.
@@ -100,7 +100,7 @@ class Retention(Database):
 
 
 def without_pruned(connection: Connection, notification_ids: Sequence[str]) -> set[str]:
-    """Those of some notifications that were never pruned."""
+    """Return the given notifications that were never pruned."""
     wanted, p = set(notification_ids), pruned_notifications.c.notification_id
     if connection.execute(select(p).limit(1)).first() is None:
         return wanted
@@ -173,7 +173,7 @@ def _of_no_notification() -> ColumnElement[bool]:
 def _old_versions(
     connection: Connection, before: datetime, table: Table, *conditions: ColumnElement[bool]
 ) -> Sequence[Row[*tuple[Any, ...]]]:
-    """The keys and versions of a table of versions that are not needed."""
+    """Return the keys and versions of a table of versions that are not needed."""
     key, version = list(table.primary_key)
     other = table.alias()
     last = select(func.max(other.c.version)).where(other.c[key.key] == key).correlate(table).scalar_subquery()
@@ -197,7 +197,7 @@ def _old_revisions(connection: Connection, before: datetime) -> Sequence[Row[*tu
 
 
 def _first_needed() -> ScalarSelect[int]:
-    """The first revision that an unfinished batch matches with; if there is none, the newest."""
+    """Return the first revision that an unfinished batch matches with; if there is none, the newest."""
     unfinished = select(func.min(batches.c.revision)).where(batches.c.done == 0).scalar_subquery()
     newest = select(func.max(revisions.alias().c.revision)).scalar_subquery()
     return select(func.coalesce(unfinished, newest)).scalar_subquery()

@@ -17,10 +17,10 @@ class Revision:
     """The next revision, within one transaction: it gets its number at the first change.
 
     Attributes:
-        connection: of the transaction.
+        connection: the connection of the transaction.
         now: the time of its changes, UTC.
         applied: all files that are being applied.
-        origin: the one whose turn it is; None for a change by hand.
+        origin: the file that is being applied; None for a change by hand.
         acting: the owner who makes the change, and may only touch queries of their own; None: the administrator.
     """
 
@@ -39,11 +39,11 @@ class Revision:
         return int(result.inserted_primary_key[0])
 
     def refuse_others(self, what: str, origin: str | None) -> None:
-        """Refuse to change what stands in a file, unless that file is being applied or is gone.
+        """Refuse to change what belongs to a file, unless that file is being applied or no longer exists.
 
         Args:
-            what: such as ``query 'frost'``.
-            origin: the file that it stands in.
+            what: what is changed, such as ``query 'frost'``.
+            origin: the file that it belongs to.
 
         Raises:
             StoreError: the text names the file.
@@ -53,7 +53,7 @@ class Revision:
         then = f"remove it there, and apply that file: `tamis query apply {origin}`"
         if self.origin is None:
             then = "change it there: the next `tamis run` applies it, and so does `tamis query apply`"
-        raise StoreError(f"{what} stands in the file {origin}; {then}")
+        raise StoreError(f"{what} belongs to the file {origin}; {then}")
 
     def refuse_strangers(self, key: str, owner: str) -> None:
         """Refuse an owner who would change, or make, the query of another.
@@ -67,13 +67,18 @@ class Revision:
 
 
 def current_revision(connection: Connection) -> int:
-    """The newest revision that this transaction sees."""
+    """Return the newest revision that this transaction sees."""
     return int(connection.execute(select(func.coalesce(func.max(revisions.c.revision), 0))).scalar_one())
 
 
-def revision_now(connection: Connection) -> int:
-    """The revision whose queries match now: the newest, or a new one if a query has expired since that was made."""
-    revision, q = Revision(connection), query_versions.c
+def has_expired(connection: Connection) -> bool:
+    """Return whether a query has expired since the newest revision was made."""
+    q = query_versions.c
     newest = select(revisions.c.created_at).order_by(revisions.c.revision.desc()).limit(1).scalar_subquery()
-    expired = select(q.key).where(q.to_revision.is_(None), q.expires_at > newest, q.expires_at <= revision.now)
-    return revision.number if connection.execute(expired.limit(1)).first() else current_revision(connection)
+    expired = select(q.key).where(q.to_revision.is_(None), q.expires_at > newest, q.expires_at <= datetime.now(UTC))
+    return connection.execute(expired.limit(1)).first() is not None
+
+
+def revision_now(connection: Connection) -> int:
+    """Return the revision whose queries match now: the newest, or a new one if a query has expired since."""
+    return Revision(connection).number if has_expired(connection) else current_revision(connection)

@@ -46,7 +46,7 @@ class SqliteFile:
         _make_private(path)
 
     def engine(self) -> Engine:
-        """An engine whose transactions hold the write lock from their start if they have the option ``immediate``."""
+        """Return an engine. Transactions with the option ``immediate`` hold the write lock from their start."""
         engine = create_engine(
             URL.create("sqlite", database=str(self._path)), connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}
         )
@@ -55,7 +55,7 @@ class SqliteFile:
         return engine
 
     def version(self, connection: Connection) -> int:
-        """The version of the schema; 0 for an empty file.
+        """Return the version of the schema; 0 for an empty file.
 
         Raises:
             StoreError: it is another program's database, or a store of a newer version.
@@ -63,7 +63,7 @@ class SqliteFile:
         return _version(connection, self._path)
 
     def prepare(self, engine: Engine) -> None:
-        """Do what must come before the first transaction that changes the schema."""
+        """Prepare the database for the first transaction that changes the schema."""
         with engine.connect() as connection:
             # It must not be in a transaction. SQLite does not wait here for others who make the same store.
             _when_free(lambda: connection.connection.execute("PRAGMA journal_mode = WAL"))
@@ -73,7 +73,7 @@ class SqliteFile:
         connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
 
     def explain(self, error: exc.DatabaseError | sqlite3.DatabaseError) -> StoreError:
-        """An error that explains to a user in one sentence what is wrong, and what to do."""
+        """Return an error that explains to a user in one sentence what is wrong, and what to do."""
         kind = StoreBusyError if _is_busy(error) else StoreError
         return kind(explain(self._path, error))
 
@@ -82,7 +82,7 @@ def check_path(path: Path, create: bool) -> None:
     """Check that a store exists at `path`, or, with `create`, that one can be created.
 
     Raises:
-        StoreError: it does not and cannot.
+        StoreError: it does not exist and cannot be created.
     """
     if str(path) == ":memory:":
         raise StoreError(f"{path}: a store is a file, which several processes open; expected its path")
@@ -105,7 +105,7 @@ def _make_private(path: Path) -> None:
     """Let only its owner open the store: a new one is made so, an older one that others could open is closed to them.
 
     SQLite gives the files beside it the mode of the store when it makes them. Another user's store stays as it is."""
-    with suppress(OSError):  # it is there, or cannot be made, which SQLite will explain
+    with suppress(OSError):  # the file exists, or cannot be created; SQLite explains the latter
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
         try:
@@ -118,7 +118,7 @@ def _make_private(path: Path) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves: the driver's own would come too late to lock
+    connection.isolation_level = None  # BEGIN is sent by hand: the driver would send it too late to lock
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -142,7 +142,7 @@ def _take_turn(connection: Connection) -> None:
 
 
 def _when_free(step: Callable[[], object]) -> None:
-    """Do it when no other process has the store any more, or raise the error after the longest wait."""
+    """Do this when no other process locks the store; raise the error after the longest wait."""
     until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -155,7 +155,7 @@ def _when_free(step: Callable[[], object]) -> None:
 
 
 def _version(connection: Connection, path: Path) -> int:
-    """The version of the schema; 0 for an empty file.
+    """Return the version of the schema; 0 for an empty file.
 
     Raises:
         StoreError: it is another program's database, or a store of a newer version.

@@ -32,11 +32,11 @@ class Staging:
 
     @classmethod
     def named(cls, token: str) -> Staging:
-        """The tables of a token, which no other try has."""
+        """Return the tables of a token, which no other try has."""
         return cls(*(f"staging_{token}_{kind}" for kind in ("messages", "notifications", "dead_letters")))
 
     def tables(self) -> dict[str, str]:
-        """Name -> columns of each table."""
+        """Return name -> columns of each table."""
         return {self.messages: MESSAGES, self.notifications: NOTIFICATIONS, self.dead_letters: DEAD_LETTERS}
 
 
@@ -70,22 +70,23 @@ class StagedBatches(Batches):
         staged: BatchCounts,
         default_deliveries: Sequence[str] = (),
     ) -> BatchCounts:
-        """Move the rows of a batch to where they count, and record that it is done: one transaction.
+        """Move the rows of a batch into the store's tables, and record that it is done, in one transaction.
 
-        A row that was staged twice, by a task that Spark tried again, counts once. A batch that is done stays as it is.
-        A notification, message or dead letter that exists is kept and not doubled.
+        A row that was staged twice, by a task that Spark tried again, counts once. Nothing changes if the batch was
+        done before.
+        A notification, message or dead letter that exists is not added again.
 
         Args:
-            stream: as for `commit_batch`.
+            stream: see `commit_batch`.
             batch_id: the number of the batch.
-            staging: where its rows are.
+            staging: the tables with its rows.
             source: the adapter's name.
-            staged: what was read, and how many rows the tasks have put into the tables.
+            staged: the counts of messages read, and of rows that the tasks have put into the tables.
             default_deliveries: the deliveries of queries that name none.
 
         Raises:
             KeyError: the batch was never pinned.
-            StoreLostError: the server was lost, or has lost staged rows; the batch may be written anew.
+            StoreLostError: the server was lost, or has lost staged rows; the batch may be written again.
             StoreError: the server cannot be reached, or cannot write; nothing of the batch counts.
         """
         with self._turn:
@@ -109,7 +110,7 @@ class StagedBatches(Batches):
         default_deliveries: Sequence[str],
     ) -> BatchCounts:
         with self._explained(), self._engine.begin() as connection:
-            self._lock_rows(connection)  # not the store's: who adds a query need not wait for a large batch
+            self._lock_rows(connection)  # a separate lock: adding a query does not wait for a large batch
             known = counts_if_done(connection, stream, batch_id)
             if known is not None:
                 return known

@@ -18,7 +18,7 @@ class Steps(Database):
     """The part of the store that tells what happened to each delivery."""
 
     def delivery_steps(self, notification_ids: Sequence[str]) -> list[DeliveryStep]:
-        """The steps of the deliveries of some notifications, oldest first."""
+        """Return the steps of the deliveries of some notifications, oldest first."""
         columns = (_d.notification_id, _d.name.label("delivery"), _s.at, _s.step, _s.reason)
         joined = select(_s.id, *columns).join(deliveries, _d.id == _s.delivery_id)
         found: list[tuple[int, DeliveryStep]] = []

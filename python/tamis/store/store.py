@@ -47,13 +47,13 @@ class Store(
 
     @classmethod
     def peek(cls, path_or_url: str | Place) -> tuple[list[QueryRecord], list[HierarchyRecord]]:
-        """The valid queries and hierarchies of a store that may be absent, for a check that must change nothing.
+        """Return the valid queries and hierarchies of a store that may be absent, for a check that must change nothing.
 
         Returns:
             Empty lists if there is no store yet, or one of an older version, which `open` would bring up to date.
 
         Raises:
-            StoreError: `open` could not open or create it.
+            StoreError: `open` would raise it.
         """
         path = place_of(path_or_url)
         if not isinstance(path, ServerUrl):

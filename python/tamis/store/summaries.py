@@ -26,7 +26,7 @@ class Summaries(Database):
     """The part of the store that summarizes all of it, without writing."""
 
     def counts(self) -> Counts:
-        """Totals of the whole store at one moment."""
+        """Return totals of the whole store at one moment."""
         b = batches.c
         kept = func.count().filter(b.batch_id >= 0)
         totals = (kept, func.sum(b.read_count), func.sum(b.matched_count), func.sum(b.notification_count))
@@ -47,7 +47,7 @@ class Summaries(Database):
             )
 
     def delivery_counts(self) -> dict[str, dict[str, int]]:
-        """Delivery -> state -> number of notifications."""
+        """Return delivery -> state -> number of notifications."""
         d = deliveries.c
         counts: dict[str, dict[str, int]] = defaultdict(dict)
         with self._read() as connection:
@@ -58,7 +58,7 @@ class Summaries(Database):
         return dict(counts)
 
     def query_matches(self, bucket: Bucket = "minute", by: Literal["match", "date"] = "match") -> list[QueryMatches]:
-        """Every valid query with its matches, over all its versions, in the order in which the queries were added.
+        """Return every valid query with the matches of all its versions, in the order of adding.
 
         Args:
             bucket: the step of the timelines.
@@ -87,7 +87,7 @@ class Summaries(Database):
     def timeline(
         self, bucket: Bucket = "minute", by: Literal["match", "date"] = "match", query_key: str | None = None
     ) -> list[tuple[datetime, int]]:
-        """The number of notifications, of one query or of all, in each step of time; ascending, without empty steps."""
+        """Return the number of notifications per step of time, of one query or of all, without empty steps."""
         with self._read() as connection:
             timelines = _timelines(connection, bucket, by)
         if query_key is not None:
@@ -101,11 +101,11 @@ class Summaries(Database):
     def notifications(
         self, limit: int | None = 100, query_key: str | None = None, after: int = 0, newest_first: bool = True
     ) -> list[NotificationRecord]:
-        """Notifications with their messages.
+        """Return notifications with their messages.
 
         Args:
             limit: maximum number; None for all.
-            query_key: only of this query, over all its versions.
+            query_key: only notifications of this query, over all its versions.
             after: only those with a larger `seq`; to follow the outbox, pass the last one you read.
             newest_first: otherwise the oldest come first.
         """
@@ -118,7 +118,7 @@ class Summaries(Database):
             return notification_records(connection, rows)
 
     def messages(self) -> Iterator[tuple[str, MessageRow]]:
-        """Every message that is kept, because a query matched it: its adapter and the message, oldest first."""
+        """Yield every message that a query matched, with its adapter, oldest first."""
         last = 0
         rowid = row_number(messages)
         while True:
@@ -134,7 +134,7 @@ class Summaries(Database):
                 yield known["source"], MessageRow(**{name: known[name] for name in MessageRow._fields})
 
     def find_notification(self, beginning: str) -> NotificationRecord:
-        """The notification whose id begins so.
+        """Return the notification whose id begins with this text.
 
         Raises:
             KeyError: there is none.
@@ -150,19 +150,19 @@ class Summaries(Database):
         return rows[0]
 
     def notification_ids(self) -> set[str]:
-        """The ids of all notifications, which tests compare with those of the oracle."""
+        """Return the ids of all notifications, which tests compare with those of the oracle."""
         with self._read() as connection:
             return set(connection.execute(select(outbox.c.notification_id).join(batches, TO_BATCH)).scalars())
 
     def dead_letters(
         self, limit: int | None = 100, source: str | None = None, number: int | None = None
     ) -> list[DeadLetterRecord]:
-        """The messages that could not be read, newest first, with the reason and the bytes.
+        """Return the messages that could not be read, newest first, with the reason and the bytes.
 
         Args:
             limit: maximum number; None for all.
-            source: only of this adapter.
-            number: only the one of this number.
+            source: only dead letters of this adapter.
+            number: only the dead letter with this number.
         """
         rowid = row_number(dead_letters)
         wanted = [] if source is None else [dead_letters.c.source == source]
@@ -199,7 +199,7 @@ _FIRST_SUBJECTS = (
 
 
 def _timelines(connection: Connection, bucket: Bucket, by: str) -> dict[str, list[tuple[datetime, int]]]:
-    """Query -> (start of the step, number of notifications), ascending."""
+    """Return query -> (start of the step, number of notifications), ascending."""
     source: FromClause = outbox.join(batches, TO_BATCH)
     moment: ColumnElement[Any] = batches.c.committed_at
     if by == "date":

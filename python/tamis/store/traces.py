@@ -29,7 +29,7 @@ class Traces(Database):
             message_id: its Message-ID with or without angle brackets, its digest, or the id of a notification about it.
 
         Returns:
-            All empty if nothing is on record. At most 100 places.
+            The record, empty if the store does not know the message. It has at most 100 places.
 
         Cost: reads the properties of every message; about 1 s for a million of them.
         """
@@ -43,7 +43,7 @@ class Traces(Database):
 
 
 def _places(connection: Connection, bare: str) -> Iterator[MessageRow]:
-    """The message at every place at which it was found, the first one first."""
+    """Yield the message at every place at which it was found, the first one first."""
     written = json.dumps(bare, ensure_ascii=False)[1:-1]
     about = select(outbox.c.seq).where(outbox.c.notification_id == bare, TO_MESSAGE).correlate(messages).exists()
     maybe = or_(Find(_m.properties, written) > 0, _m.digest == bare, about)
@@ -61,7 +61,7 @@ def _of(message: MessageRow) -> list[ColumnElement[bool]]:
 
 
 def _message_id(message: MessageRow) -> str | None:
-    """The Message-ID without its brackets; None if there is none."""
+    """Return the Message-ID without its brackets; None if there is none."""
     try:
         value = json.loads(message.properties).get("message_id")
     except (ValueError, AttributeError):
@@ -75,7 +75,7 @@ def _notifications(connection: Connection, message: MessageRow) -> Iterator[Noti
 
 
 def _dead_letters(connection: Connection, bare: str) -> Iterator[DeadLetterRecord]:
-    """The messages that could not be read and have the id among their bytes."""
+    """Yield the messages that could not be read and have the id among their bytes."""
     rowid = row_number(dead_letters)
     bytes_ = literal(bare.encode(), LargeBinary)
     has_it = or_(Find(dead_letters.c.raw, bytes_) > 0, dead_letters.c.digest == bare)

@@ -30,7 +30,7 @@ class Unsubscriptions(Database):
             return connection.execute(delete(unsubscriptions).where(_u.address == address.lower(), *of_key)).rowcount
 
     def unsubscribed_keys(self, address: str) -> set[str]:
-        """The queries of which `address` wants no more e-mails; the empty key stands for all."""
+        """Return the queries of which `address` wants no more e-mails; the empty key stands for all."""
         with self._read() as connection:
             return set(connection.execute(select(_u.query_key).where(_u.address == address.lower())).scalars())
 
@@ -41,14 +41,14 @@ class Unsubscriptions(Database):
             connection.execute(insert_new(connection, confirmed_addresses), row)
 
     def address_confirmed_at(self, address: str) -> datetime | None:
-        """When the holder of `address` confirmed it, UTC; None if they did not."""
+        """Return when the holder of `address` confirmed it, UTC; None if they did not."""
         c = confirmed_addresses.c
         with self._read() as connection:
             statement = select(c.confirmed_at).where(c.address == address.lower())
             return connection.execute(statement).scalar_one_or_none()
 
     def unsubscriptions(self) -> list[Unsubscription]:
-        """All of them, by address and key."""
+        """Return all unsubscriptions, by address and key."""
         columns = select(_u.address, _u.query_key, _u.created_at).order_by(_u.address, _u.query_key)
         with self._read() as connection:
             return [Unsubscription(*row) for row in connection.execute(columns)]

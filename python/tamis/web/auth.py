@@ -9,13 +9,13 @@ import base64
 from pathlib import Path
 from time import monotonic
 
-from tamis.broker.config import is_loopback
 from tamis.broker.login.backoff import Backoff
 from tamis.broker.login.password_queue import PasswordQueue
 from tamis.broker.users.access import Access
 from tamis.broker.users.user import Limits
 from tamis.broker.users.users_file import UsersFile
 from tamis.errors import AccessError
+from tamis.loopback import is_loopback
 
 CREDENTIALS_BYTES_MAX = 4096
 """Maximum length of encoded credentials."""

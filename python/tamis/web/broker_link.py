@@ -50,7 +50,7 @@ class BrokerLink:
         """Return ``about``, ``health`` and ``metrics`` of the broker, not older than `FRESH_S`.
 
         Raises:
-            BrokerGoneError, BrokerBusyError: as `ask` does.
+            BrokerGoneError, BrokerBusyError: see `ask`.
         """
         async with self._overview_turn:
             if monotonic() - self._overview_s >= FRESH_S:

@@ -56,7 +56,7 @@ class HttpConnection(H11Protocol):
         self._wait(is_for_request=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
+        """Stop waiting."""
         self._others.waits(self, False)
         self._cancel()
         super().connection_lost(exc)

@@ -16,22 +16,22 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """What is listed of a kind of queues.
+    """The columns in which a kind of queues is listed.
 
     Attributes:
         columns: name in the answer -> name in the list of queues.
-        prefix: of the names of its queues; it is not shown.
+        prefix: the prefix of the names of its queues, which is not shown.
     """
 
     columns: Mapping[str, str]
     prefix: str = ""
 
     def has(self, queue: Mapping[str, Any]) -> bool:
-        """Whether a queue is of this kind."""
+        """Return whether a queue is of this kind."""
         return str(queue["name"]).startswith(self.prefix) if self.prefix else queue["type"] == "stream"
 
     def shown(self, queue: Mapping[str, Any]) -> Row:
-        """Return what is shown of a queue."""
+        """Return the columns of a queue."""
         name = str(queue["name"]).removeprefix(self.prefix)
         return {"name": name, "vhost": queue["vhost"], **{key: queue[of] for key, of in self.columns.items()}}
 

@@ -39,7 +39,7 @@ class HttpSettings:
         is_local_only: whether the socket listens on this machine only.
         log_level: the level of the broker's log.
         log_format: the format of the broker's log.
-        cert: with `key`, the certificate for HTTPS.
+        cert: the certificate for HTTPS, with `key`.
     """
 
     data: str
@@ -126,7 +126,7 @@ class HttpProcess:
             start_new_session=True,
         )
         assert process.stdin is not None  # noqa: S101 - because of stdin=PIPE
-        with suppress(BrokenPipeError):  # it has ended already, which `_supervise` notices
+        with suppress(BrokenPipeError):  # the process has already ended, which `_supervise` notices
             process.stdin.write(self._settings.to_line())
             process.stdin.flush()
         return process

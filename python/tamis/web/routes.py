@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
@@ -109,7 +109,7 @@ class _Handlers:
         return answer
 
     async def health(self, _: Request) -> Response:
-        """Answer whether the broker takes messages, with 200 or 503. It needs no login, so it tells no more."""
+        """Answer with 200 if the broker takes messages, else with 503. This needs no login, so it has no details."""
         try:
             health = (await self._link.overview()).get("health", {})
         except (BrokerGoneError, BrokerBusyError, RefusedError):
@@ -117,7 +117,7 @@ class _Handlers:
         return JsonResponse(health, 200 if health.get("status") == "ok" else 503)
 
     async def metrics(self, _: Request) -> Response:
-        """Answer with all numbers for Prometheus, also when the broker cannot be reached: that is one of them."""
+        """Answer with all numbers for Prometheus. One of them says whether the broker answers."""
         try:
             overview = await self._link.overview()
         except BrokerGoneError:
@@ -132,19 +132,19 @@ class _Handlers:
         """Return the handler of one list, which answers page by page."""
 
         async def answer(request: Request) -> Response:
-            offset, limit, filters = _page_of(request, name)
-            if filters:
-                found = [row async for row in self._all(name) if filters.items() <= row.items()]
-                rows, total_count = found[offset : offset + limit], len(found)
+            page = _page_of(request, name)
+            if page.filters:
+                found = [row async for row in self._all(name) if page.filters.items() <= row.items()]
+                rows, total_count = page.of(found), len(found)
             else:
-                page = await self._link.ask(name, offset=offset, limit=limit)
-                rows, total_count = page["rows"][:limit], page["total_count"]
+                given = await self._link.ask(name, offset=page.offset, limit=page.limit)
+                rows, total_count = given["rows"][: page.limit], given["total_count"]
             if name == "bindings":
                 rows = [with_query(row) for row in rows]
             elif name == "connections":
                 now_us = (await self._link.overview())["about"].get("now_us")
                 rows = [_with_age(row, now_us) for row in rows]
-            return _rows_response(request, name, rows, total_count)
+            return _rows_response(request, page, rows, total_count)
 
         return answer
 
@@ -153,13 +153,13 @@ class _Handlers:
         kind = KINDS[name]
 
         async def answer(request: Request) -> Response:
-            offset, limit, filters = _page_of(request, name)
+            page = _page_of(request, name)
             shown = [kind.shown(queue) async for queue in self._all("queues") if kind.has(queue)]
-            found = [row for row in shown if filters.items() <= row.items()]
-            rows = found[offset : offset + limit]
+            found = [row for row in shown if page.filters.items() <= row.items()]
+            rows = page.of(found)
             if name == "streams" and rows:
                 rows = with_readers(rows, [consumer async for consumer in self._all("consumers")])
-            return _rows_response(request, name, rows, len(found))
+            return _rows_response(request, page, rows, len(found))
 
         return answer
 
@@ -192,18 +192,30 @@ def _with_age(connection: Mapping[str, Any], now_us: int | None) -> dict[str, An
     return shown
 
 
-def _page_of(request: Request, name: str) -> tuple[int, int, dict[str, str]]:
-    """Return offset, limit and filters of a request for a list."""
+class _Page(NamedTuple):
+    """The part of a list that a request asks for."""
+
+    offset: int
+    limit: int
+    filters: dict[str, str]
+
+    def of(self, rows: list[Any]) -> list[Any]:
+        """Return the rows of this page, of all that pass the filters."""
+        return rows[self.offset : self.offset + self.limit]
+
+
+def _page_of(request: Request, name: str) -> _Page:
+    """Return the page of a list that a request asks for."""
     known = FILTERS.get(name, ())
     _refuse_unknown(request, known)
     offset = _number(request, "offset", 0, OFFSET_MAX)
     limit = _number(request, "limit", LIMIT_DEFAULT, LIMIT_MAX)
-    return offset, limit, {key: value for key, value in request.query_params.items() if key in known}
+    return _Page(offset, limit, {key: value for key, value in request.query_params.items() if key in known})
 
 
-def _rows_response(request: Request, name: str, rows: list[Any], total_count: int) -> Response:
+def _rows_response(request: Request, page: _Page, rows: list[Any], total_count: int) -> Response:
     """Return a page of a list, with the path of the next one."""
-    offset, limit, filters = _page_of(request, name)
+    offset, limit, filters = page
     following = offset + len(rows)
     has_more = bool(rows) and following < total_count
     link = f"{request.url.path}?{urlencode({**filters, 'offset': following, 'limit': limit})}" if has_more else None

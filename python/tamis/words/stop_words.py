@@ -17,7 +17,7 @@ _NAMED = {"english": ENGLISH, "none": frozenset[str]()}
 
 
 def stop_words(wanted: str | Iterable[str]) -> frozenset[str]:
-    """The stop words that a source's configuration asks for.
+    """Return the stop words that a source's configuration asks for.
 
     Args:
         wanted: ``english``, ``none``, words separated by commas, ``@path`` of a file with one word per line (``#``

@@ -41,7 +41,7 @@ def decode_bytes(data: bytes, charset: str | None, *, html: bool = False) -> str
 
     Args:
         data: the bytes.
-        charset: as declared, by any name; None if nothing was declared.
+        charset: the declared character set, by any name; None if none was declared.
         html: if nothing was declared, look for the character set in the first ``<meta>``.
     """
     if html and not charset and (match := _META_CHARSET.search(data, 0, 4096)):
@@ -64,7 +64,7 @@ def decode_header(value: str) -> str:
 
 
 def _codec(charset: str | None) -> str | None:
-    """Python's name of a character set; None if it is unknown."""
+    """Return Python's name of a character set; None if it is unknown."""
     label = (charset or "").strip().strip("\"'").lower()
     try:
         codec = codecs.lookup(_SUPERSETS.get(label, label))

@@ -37,7 +37,7 @@ _LINES = re.compile(r" ?\n[ \n]*")
 
 
 def html_to_text(html: str) -> str:
-    """Roughly the text that a reader would see: one line per block, with white space collapsed.
+    """Return roughly the text that a browser would show: one line per block, with white space collapsed.
 
     Raises:
         AdapterError: the parser of the extra `adapters` is not installed.

@@ -70,7 +70,7 @@ def read_mail(raw: bytes, *, source: str | None = None) -> MailMessage:
 
 
 def _header_values(headers: Message) -> dict[str, list[str]]:
-    """All headers decoded; values are collected under the first spelling of the name, whatever its case later."""
+    """Return all headers, decoded. Names that differ in case only are one header, under the first spelling."""
     items = list(headers.raw_items())
     if len(items) > HEADER_COUNT_MAX:
         raise MailError(f"the message has {len(items):,} header lines; at most {HEADER_COUNT_MAX:,} are read")
@@ -97,7 +97,7 @@ def _properties(values: dict[str, list[str]], source: str | None) -> dict[str, A
 
 
 def _date(text: str | None) -> datetime | None:
-    """The moment in UTC; without a time zone it counts as UTC; None if it cannot be read."""
+    """Return the moment in UTC; without a time zone it counts as UTC; None if it cannot be read."""
     if not text or len(text) > 200:
         return None
     try:
@@ -112,7 +112,7 @@ def _newsgroups(text: str | None) -> list[str] | None:
 
 
 def _list(first: dict[str, str]) -> str | None:
-    """The mailing list: the identifier in List-Id, else the address that older headers give."""
+    """Return the mailing list: the identifier in List-Id, else the address that older headers give."""
     for name in ("list-id", "x-mailing-list", "mailing-list"):
         if text := first.get(name):
             match = _ANGLE.search(text) or (_MAILING_LIST.search(text) if name == "mailing-list" else None)
@@ -121,7 +121,7 @@ def _list(first: dict[str, str]) -> str | None:
 
 
 def _body(parts: TextParts) -> str | None:
-    """The text of the best part; a part that is not blank is better than one that is.
+    """Return the text of the best part; a part that is not blank is better than one that is.
 
     Raises:
         MailError: no text was found before a bound on the message's parts.

@@ -70,7 +70,7 @@ class TextPart:
 
 
 def read_headers(raw: bytes, start: int, end: int) -> tuple[Message, int]:
-    """The headers that begin at `start`, and the position of the content after them; both are before `end`.
+    """Return the headers that begin at `start`, and the position of the content after them; both are before `end`.
 
     Raises:
         MailError: they are longer than `HEADER_BYTES_MAX`.
@@ -142,7 +142,7 @@ class TextParts:
     def _entity(
         self, raw: bytes, start: int, parent: Entity, open_parts: _OpenMultiparts, *, messages: int = 0
     ) -> Entity:
-        """The entity at `start`; one without content that is read if it is too deep, or its header too long."""
+        """Return the entity at `start`; one without content that is read if it is too deep, or its header too long."""
         depth, message_depth = parent.depth + 1, parent.message_depth + messages
         if depth > DEPTH_MAX:
             self.cut = f"{DEPTH_MAX} levels"
@@ -205,7 +205,7 @@ class _OpenMultiparts:
         del self._entities[level:], self._boundaries[level:]
 
     def next_boundary(self, position: int, limit: int | None = None) -> _Boundary:
-        """The first boundary line at or after `position`, which is the start of a line, and before `limit`."""
+        """Return the first boundary line at or after `position`, which is the start of a line, and before `limit`."""
         raw, at = self._raw, max(0, position - 1)
         while self._levels and (at := raw.find(b"\n--", at, limit)) >= 0 and self._may_look():
             line_end = raw.find(b"\n", at + 3) % (len(raw) + 1)  # the last line may have no end
@@ -225,7 +225,7 @@ class _OpenMultiparts:
         return len(self._raw) if boundary.level < 0 else boundary.start
 
     def content(self, entity: Entity, after: _Boundary) -> bytes:
-        """The bytes of an entity before a boundary line; the line end before that line belongs to it."""
+        """Return the bytes of an entity before a boundary line; the line end before that line belongs to it."""
         content = self._raw[entity.content : after.start]
         if after.level < 0:
             return content
@@ -239,7 +239,7 @@ class _OpenMultiparts:
 
 
 def parameter(headers: Message, name: str) -> bytes | None:
-    """A parameter of Content-Type as bytes; None if it is absent or cannot be read."""
+    """Return a parameter of Content-Type as bytes; None if it is absent or cannot be read."""
     try:
         value = headers.get_param(name)
         text = email.utils.collapse_rfc2231_value(value) if value else ""

@@ -33,7 +33,7 @@ def decode_transfer(content: bytes, encoding: str) -> bytes:
 
 
 def is_encoded(encoding: str) -> bool:
-    """Whether `decode_transfer` changes content of this encoding."""
+    """Return whether `decode_transfer` changes content of this encoding."""
     return encoding.strip().lower() in ("quoted-printable", "base64", *_UU_NAMES)
 
 
@@ -59,7 +59,7 @@ def decode_uu(content: bytes) -> bytes:
 
 
 def _without_footer(content: bytes) -> bytes:
-    """Base64 without the plain text that mailing lists append: from the first line of signs, or of several words."""
+    """Return base64 without the text that mailing lists append: from the first line of signs, or of several words."""
     for line in _UNLIKE_BASE64.finditer(content):
         words = line.group().split()
         is_plain = len(words) == 1 or not all(map(_BASE64_WORD.fullmatch, words))

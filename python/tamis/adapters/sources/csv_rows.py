@@ -33,7 +33,7 @@ class CsvOptions(JsonRowOptions, FileOptions):
 
     Attributes:
         delimiter: one character, or ``tab``.
-        encoding: of the files.
+        encoding: the encoding of the files.
         columns: the names of the columns, separated by commas, if the first row does not name them.
     """
 
@@ -51,7 +51,7 @@ class CsvSource(WholeFileSource):
     pattern: ClassVar[str] = "*.csv"
 
     def rows(self, path: str) -> Iterator[Row]:
-        """The rows of a file; `offset` is the number of the row, and an empty field is no property."""
+        """Yield the rows of a file; `offset` is the number of the row, and an empty field is no property."""
         csv.field_size_limit(FIELD_CHARACTERS_MAX)
         encoding = "utf-8-sig" if self.options.encoding == "utf-8" else self.options.encoding
         with open(path, encoding=encoding, errors="replace", newline="") as file:  # noqa: PTH123
@@ -85,7 +85,7 @@ class CsvSource(WholeFileSource):
 
 
 def _value(text: str) -> str | int | float:
-    """A field as a number if it is written as one, else as text; ``007`` stays text."""
+    """Return a field as a number if it is written as one, else as text; ``007`` stays text."""
     if not _NUMBER.fullmatch(text):
         return text
     return int(text) if text.lstrip("-").isdigit() else float(text)

@@ -12,10 +12,9 @@ from typing import ClassVar, Final
 from tamis.adapters.mail.charset import decode_bytes
 from tamis.adapters.mail.html import html_to_text
 from tamis.adapters.properties import Property
-from tamis.adapters.rows import Row, digest_of, signature_of
+from tamis.adapters.rows import Row, digest_of, document_of, signature_of
 from tamis.adapters.sources.source import path_text
 from tamis.adapters.sources.whole_files import WholeFileSource
-from tamis.adapters.xml import to_xml
 
 DOCUMENT_PROPERTIES: Final = (
     Property("subject", "text", "Subject"),
@@ -31,7 +30,7 @@ _HEAD_BYTES: Final = 4_096
 
 
 def document_row(source: WholeFileSource, path: str, raw: bytes, known: dict[str, str | None], body: str) -> Row:
-    """The row of a document. Its identity is a digest of its bytes: moved or renamed, it is the same message.
+    """Return the row of a document. Its identity is a digest of its bytes: moved or renamed, it is the same message.
 
     Args:
         source: what reads it.
@@ -46,7 +45,7 @@ def document_row(source: WholeFileSource, path: str, raw: bytes, known: dict[str
         "file": path_text(os.path.basename(path)),  # noqa: PTH119
     }
     digest, signature = digest_of(raw), signature_of(body, source.signature_stop_words)
-    topic, xml = source.options.topic, to_xml(properties, body) if source.options.xml else None
+    topic, xml = source.options.topic, document_of(properties, body, source.options.xml)
     return Row(path_text(path), 0, digest, topic, properties, body, xml, signature, identity=digest)
 
 
@@ -58,7 +57,7 @@ class TextSource(WholeFileSource):
     properties = DOCUMENT_PROPERTIES
 
     def rows(self, path: str) -> Iterator[Row]:
-        """The one row of a file."""
+        """Yield the one row of a file."""
         raw = self.whole(path)
         if isinstance(raw, Row):
             yield raw
@@ -67,7 +66,7 @@ class TextSource(WholeFileSource):
         yield document_row(self, path, raw, {"subject": title}, body)
 
     def read_document(self, raw: bytes) -> tuple[str | None, str]:
-        """The title and the text of a document; a text file has its first line as title."""
+        """Return the title and the text of a document; a text file has its first line as title."""
         text = _text(raw, None)
         first = next((line.strip() for line in text.splitlines() if line.strip()), None)
         return first and first[:200], text
@@ -80,7 +79,7 @@ class HtmlSource(TextSource):
     pattern: ClassVar[str] = "*.htm*"
 
     def read_document(self, raw: bytes) -> tuple[str | None, str]:
-        """The title and the text of a page, in the character set that it names."""
+        """Return the title and the text of a page, in the character set that it names."""
         named = _META.search(raw[:_HEAD_BYTES])
         html = _text(raw, named[1].decode("ascii") if named else None)
         title = _TITLE.search(html)

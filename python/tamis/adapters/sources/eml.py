@@ -18,7 +18,7 @@ class EmlSource(MailSource, WholeFileSource):
     pattern: ClassVar[str] = "*.eml"
 
     def rows(self, path: str) -> Iterator[Row]:
-        """The one row of a file."""
+        """Yield the one row of a file."""
         raw = self.whole(path)
         if isinstance(raw, Row):
             yield raw

@@ -20,7 +20,7 @@ class FileSource(Source):
     """A source of messages in files.
 
     Args:
-        options: as `SourceOptions.of` checked them.
+        options: the options, as `SourceOptions.of` returned them.
     """
 
     Options: ClassVar[type[FileOptions]] = FileOptions
@@ -50,7 +50,7 @@ class FileSource(Source):
             raise AdapterError(f"{folder}: may not be read by this user; change its permissions, or the user")
 
     def files(self) -> list[str]:
-        """The paths of the files that exist now, by name."""
+        """Return the paths of the files that exist now, by name."""
         return sorted(f"{folder}/{name}" for folder, one in self.folders.look(fresh=True) for name in one.files)
 
     def wait_until_settled(self) -> None:
@@ -68,7 +68,7 @@ class MailSource(FileSource):
     properties = MAIL_PROPERTIES
 
     def mail_row(self, raw: bytes, path: str, offset: int, source: str) -> Row:
-        """The row of one mail.
+        """Return the row of one mail.
 
         Args:
             raw: its bytes.
@@ -88,7 +88,7 @@ class MailSource(FileSource):
 
 
 def status_of(path: str) -> os.stat_result | None:
-    """The status of a file; None if it was removed since it was listed, or is a pipe or a device.
+    """Return the status of a file; None if it was removed since it was listed, or is a pipe or a device.
 
     A link that is broken, forbidden or circular has the status of the link itself: it counts as a file, and opening it
     says what is wrong.

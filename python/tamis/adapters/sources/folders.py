@@ -81,7 +81,7 @@ class Folders:
         self._entry_count = 0  # of all folders, at the last look
 
     def look(self, *, fresh: bool = False) -> Iterator[tuple[str, Listing]]:
-        """Each folder, and what is in it.
+        """Yield each folder, and what is in it.
 
         Args:
             fresh: list every folder.
@@ -100,7 +100,7 @@ class Folders:
             yield folder or "/", Listing(0, self.clock(), time.time_ns(), [name], [], [], 1)
 
     def _below(self, folder: str) -> Iterator[tuple[str, Listing]]:
-        """A folder and those below it whose names do not begin with a dot."""
+        """Yield a folder and those below it whose names do not begin with a dot."""
         waiting = [folder]
         while waiting:
             folder = waiting.pop()
@@ -109,7 +109,7 @@ class Folders:
                 waiting += [_join(folder, name) for name in reversed(listing.folders) if not name.startswith(".")]
 
     def _matching(self, folder: str, parts: list[str]) -> Iterator[str]:
-        """The folders that match the parts of a glob below a folder."""
+        """Yield the folders that match the parts of a glob below a folder."""
         if not parts:
             yield folder
             return
@@ -126,7 +126,7 @@ class Folders:
                     yield from self._matching(_join(folder, name), others)
 
     def _listing(self, folder: str) -> Listing | None:
-        """The listing of a folder, made now or before; None if it was removed or cannot be listed."""
+        """Return the listing of a folder, made now or before; None if it was removed or cannot be listed."""
         if folder in self._listings:
             return self._listings[folder]
         try:
@@ -170,14 +170,14 @@ class Folders:
         return listing
 
     def _counts(self, name: str) -> bool:
-        """Whether a name is not one to skip; a glob says itself which it wants."""
+        """Return whether a name is not one to skip; a glob says itself which it wants."""
         if self._is_glob:
             return self._pattern.startswith(".") or not name.startswith(".")
         return not name.startswith(".") and not name.endswith(_IGNORED_SUFFIXES)
 
 
 def _matching(names: list[str], part: str) -> list[str]:
-    """The names that a part of a glob matches; a name that begins with a dot only if the part does."""
+    """Return the names that a part of a glob matches; a name that begins with a dot only if the part does."""
     matches = re.compile(fnmatch.translate(part)).match
     return sorted(name for name in names if matches(name) and (part.startswith(".") or not name.startswith(".")))
 

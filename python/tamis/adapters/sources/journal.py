@@ -79,7 +79,7 @@ class JournalSource(Source):
         self._open()
 
     def files(self) -> list[str]:
-        """The paths of the log's segments, oldest first."""
+        """Return the paths of the log's segments, oldest first."""
         return sorted(map(str, Path(self.options.path).glob("*.segment")))
 
     def latest(
@@ -122,7 +122,7 @@ class JournalSource(Source):
             yield record if isinstance(record, Row) else self._row(log, *record)
 
     def records(self, part: Slice) -> Iterator[StreamRecord | Row]:
-        """The records of a slice, in order, and a dead letter for numbers that are missing.
+        """Yield the records of a slice, in order, and a dead letter for numbers that are missing.
 
         Raises:
             AdapterError: what is to be read no longer exists.
@@ -147,7 +147,7 @@ class JournalSource(Source):
             yield from (item for number, item in sorted(found, key=itemgetter(0)) if number < behind)
 
     def _row(self, log: str, number: int, time_us: int, kind: int, record: bytes) -> Row:
-        """The row of one message; a dead letter if the record does not hold one."""
+        """Return the row of one message; a dead letter if the record does not hold one."""
         body_mode: Literal["text", "json"] = "json" if self.options.query_body == "json" else "text"
         try:
             exchange, topic, properties, (value, metadata), body = stream_message(kind, record, body_mode)
@@ -183,7 +183,7 @@ class JournalSource(Source):
         return int(self.options.starting_offset)
 
     def _position(self, reader: JournalReader, progress: list[Any]) -> int:
-        """The next number; an error if another log, with other messages, is now in the directory."""
+        """Return the next number; an error if another log, with other messages, is now in the directory."""
         if str(reader.log_id) != progress[1]:
             raise AdapterError(
                 f"{self._partition}: the stream was deleted and declared again since it was read up to number "
@@ -202,7 +202,7 @@ class JournalSource(Source):
 
 
 def _text(body: bytes) -> str | None:
-    """The body as queries see it; None if it is not text."""
+    """Return the body as queries see it; None if it is not text."""
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError:
@@ -210,7 +210,7 @@ def _text(body: bytes) -> str | None:
 
 
 def _document(value: Any) -> Any:
-    """The properties without markers, which a document cannot hold."""
+    """Return the properties without markers, which a document cannot hold."""
     if value is PRESENT:
         return None
     if isinstance(value, Mapping):

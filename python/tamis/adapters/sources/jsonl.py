@@ -47,7 +47,7 @@ class JsonlSource(RecordSource):
             return False
 
     def row(self, piece: Record, path: str) -> Row | None:
-        """The row of one line; None for an empty one."""
+        """Return the row of one line; None for an empty one."""
         if not piece.content.strip():
             return None
         topic, partition = self.options.topic, path_text(path)

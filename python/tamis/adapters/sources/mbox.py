@@ -32,7 +32,7 @@ class MboxSource(MailSource, RecordSource):
     separator: ClassVar[bytes] = b"\n" + _FROM
 
     def row(self, piece: Record, path: str) -> Row | None:
-        """The row of one message with its ``From `` line; a dead letter for text without such a line."""
+        """Return the row of one message with its ``From `` line; a dead letter for text without such a line."""
         if not piece.is_whole:
             return self._dead(piece, path, too_large(piece.size_bytes, MESSAGE_BYTES_MAX))
         content = piece.content.removeprefix(BOM_UTF8)
@@ -51,7 +51,7 @@ class MboxSource(MailSource, RecordSource):
 
 
 def unescape(content: bytes) -> bytes:
-    """The message as it was before it was stored in an mbox.
+    """Return the message as it was before it was stored in an mbox.
 
     Args:
         content: the message with its ``From `` line and the empty line after it.

@@ -58,7 +58,7 @@ class OfficeSource(WholeFileSource):
             self._reader.close()
 
     def rows(self, path: str) -> Iterator[Row]:
-        """The one row of a file. Its identity is a digest of its bytes."""
+        """Yield the one row of a file. Its identity is a digest of its bytes."""
         raw = self.whole(path)
         if isinstance(raw, Row):
             yield raw

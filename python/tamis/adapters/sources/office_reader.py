@@ -44,10 +44,10 @@ class OfficeReader:
         self._process: subprocess.Popen[bytes] | None = None
 
     def read(self, name: str, raw: bytes) -> dict[str, Any]:
-        """The ``title``, ``author`` and ``text`` of a document, or the ``error``.
+        """Return the ``title``, ``author`` and ``text`` of a document, or the ``error``.
 
         Args:
-            name: of the file; its end says what it is.
+            name: the name of the file; its suffix says what it is.
             raw: its bytes.
         """
         if os.path.splitext(name)[1].lower() not in MIME_TYPES:  # noqa: PTH122
@@ -77,7 +77,7 @@ class OfficeReader:
             command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment
         )
         os.set_blocking(process.stdin.fileno(), False)  # type: ignore[union-attr]
-        _take(process, time.monotonic() + _START_S)  # it says that it has started
+        _take(process, time.monotonic() + _START_S)  # the process's first frame: it has started
         return process
 
     def _ask(self, process: subprocess.Popen[bytes], name: str, raw: bytes) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _wait(readable: IO[bytes] | None, writable: IO[bytes] | None, deadline: floa
 
 
 def _take(process: subprocess.Popen[bytes], deadline: float) -> bytes:
-    """The next frame of the process."""
+    """Return the next frame of the process."""
     output, wanted, taken = process.stdout, _LENGTH.size, bytearray()
     while len(taken) < wanted:
         _wait(output, None, deadline)
@@ -116,7 +116,7 @@ def _serve() -> None:
     """Answer each frame, until there are no more."""
     _limit_memory()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output that a library prints is not an answer
     _give(answers, {})
     while len(length := requests.read(_LENGTH.size)) == _LENGTH.size:
         head = json.loads(requests.read(*_LENGTH.unpack(length)))

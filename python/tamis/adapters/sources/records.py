@@ -86,10 +86,10 @@ class RecordSource(FileSource):
 
     @abstractmethod
     def row(self, piece: Record, path: str) -> Row | None:
-        """The row of a message; None if there are only empty lines."""
+        """Return the row of a message; None if there are only empty lines."""
 
     def ends_whole(self, file: BinaryIO, start: int, end: int) -> bool:
-        """Whether the last message of a file that nobody has written for a while is whole, as far as its text tells."""
+        """Return whether the last message of a file that is no longer written is complete, judging by its text."""
         del file, start, end
         return True
 
@@ -177,13 +177,13 @@ class RecordSource(FileSource):
                         yield row
 
     def _lost(self, piece: Range) -> Row:
-        """The dead letter of what cannot be read."""
+        """Return the dead letter of what cannot be read."""
         reason = str(piece.problem)
         digest = hashlib.blake2b(reason.encode("utf-8", "replace"), digest_size=16).hexdigest()
         return Row(path_text(piece.path), piece.start, digest, self.options.topic, error=reason, raw=b"")
 
     def _to_look_at(self, folder: str, listing: Listing, progress: Progress) -> list[str]:
-        """The files of a folder, those that a rotation has given a name that is not listed included."""
+        """Return the files of a folder, those that a rotation has given a name that is not listed included."""
         known = self._active.get(folder)
         if known is not None and known.listing is listing:
             return known.paths
@@ -226,14 +226,14 @@ class RecordSource(FileSource):
         return set(kept)
 
     def _by_base(self, paths: Iterable[str]) -> dict[str, list[str]]:
-        """Paths by what a rotation keeps of them."""
+        """Return paths by their names without the numbers and dates of a rotation."""
         found: dict[str, list[str]] = {}
         for path in sorted(paths):
             found.setdefault(base_of(path), []).append(path)
         return found
 
     def _is_there(self, path: str, place: Place) -> bool:
-        """Whether the file of a place is still at its path; also if it cannot be read, which is told elsewhere."""
+        """Return whether the file of a place is still at its path; true if it cannot be read."""
         try:
             status = status_of(path)
             if status is None:
@@ -250,19 +250,19 @@ class RecordSource(FileSource):
     def _found(self, path: str, place: Place, new: dict[str, list[str]], is_free: Callable[[str], bool]) -> str | None:
         """Return the present path of the file that was at `path`; None if it is not found."""
         if not os.path.lexists(path):  # its successor is not there yet: only what would be read as new is looked at
-            beside = (other for other in new.get(base_of(path), ()) if is_free(other))
-            return next((other for other in beside if place.begins(other)), None)
-        return place.found_beside(path, is_free) if self._may_have_changed(path) else None
+            others = (other for other in new.get(base_of(path), ()) if is_free(other))
+            return next((other for other in others if place.begins(other)), None)
+        return place.find_renamed(path, is_free) if self._may_have_changed(path) else None
 
     def _may_have_changed(self, path: str) -> bool:
-        """Whether there may be other names in the folder of a file than when this was last asked."""
+        """Return whether there may be other names in the folder of a file than when this was last asked."""
         now_ns = changed_ns(_folder(path))
         is_known = self._searched.get(path) == now_ns and time.time_ns() - now_ns > _TICK_NS
         self._searched[path] = now_ns
         return not is_known
 
     def _copies(self, new: dict[str, list[str]], progress: Progress, gone: Collection[str]) -> Iterator[str]:
-        """The new files that begin with what was read of another that is there, and were just made."""
+        """Yield the new files that begin with what was read of another that is there, and were just made."""
         since_s = time.time() - COPY_S
         young = {
             base: found
@@ -270,9 +270,9 @@ class RecordSource(FileSource):
             if (found := [one for one in paths if (status := status_of(one)) and status.st_ctime > since_s])
         }
         for path in progress if young else ():
-            if path not in gone and (beside := young.get(base_of(path))):
+            if path not in gone and (others := young.get(base_of(path))):
                 place = _place(progress, path)
-                yield from (other for other in beside if place.position and place.begins(other))
+                yield from (other for other in others if place.position and place.begins(other))
 
     def _remember(self, looks: list[tuple[str, Listing]], looked: list[str], news: set[str]) -> None:
         """Remember which files are to be looked at, until their folder is listed again."""
@@ -284,7 +284,7 @@ class RecordSource(FileSource):
         self._active = {folder: _Active(listing, active[folder]) for folder, listing in looks}
 
     def _new(self, path: str, place: Place, bound: Place | None, settled: bool) -> Range | None:
-        """The range of a file that is complete and has not been read."""
+        """Return the range of a file that is complete and has not been read."""
         position = place.position
         status = status_of(path)
         if status is None:
@@ -311,13 +311,13 @@ class RecordSource(FileSource):
 
 
 def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MESSAGE_BYTES_MAX) -> Iterator[Record]:
-    """The messages of a range, in order.
+    """Yield the messages of a range, in order.
 
     Args:
         file: opened for reading.
         piece: the range.
         separator: begins a message; its first byte, a line feed, belongs to the message before.
-        limit_bytes: of a longer message only the beginning is returned.
+        limit_bytes: the maximum size of a message; only the beginning of a longer one is returned.
 
     Raises:
         AdapterError: the file is shorter than the range.
@@ -351,7 +351,7 @@ def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MES
 
 
 def last_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int:
-    """The last position in ``start < byte <= end`` where a message begins or can begin; `start` if there is none."""
+    """Return the last position in ``start < byte <= end`` where a message can begin; `start` if there is none."""
     high = end
     while high > start:
         low = max(start, high - READ_BYTES)
@@ -364,7 +364,7 @@ def last_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int
 
 
 def next_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int:
-    """The first position from `start` on where a message begins; `end` if none begins before."""
+    """Return the first position from `start` on where a message begins; `end` if none begins before."""
     if start == 0:
         return 0
     low = start - 1
@@ -395,7 +395,7 @@ def _allot(waiting: list[Range], separator: bytes, limit: int | None) -> Iterato
 
 
 def _nth_boundary(file: BinaryIO, piece: Range, separator: bytes, count: int) -> tuple[int, int]:
-    """The end of the first `count` messages of a range, and the number of messages before it."""
+    """Return the end of the first `count` messages of a range, and the number of messages before it."""
     position, low, message_count = piece.start, piece.start, 0
     while low < piece.end:
         file.seek(low)
@@ -474,7 +474,7 @@ def _open_marked(path: str, place: Place) -> BinaryIO:
         return file
     except AdapterError as error:
         problem = error
-    if (found := place.found_beside(path)) is None:
+    if (found := place.find_renamed(path)) is None:
         raise problem
     return open_file(found)
 

@@ -45,7 +45,7 @@ class Place(NamedTuple):
         return found
 
     def is_in(self, path: str, status: os.stat_result | None = None) -> bool:
-        """Whether the file begins with what was read of it; False if there is none.
+        """Return whether the file begins with what was read of it; False if there is none.
 
         Raises:
             AdapterError: it cannot be read.
@@ -64,8 +64,8 @@ class Place(NamedTuple):
             return self.is_in(path)
         return False
 
-    def found_beside(self, path: str, is_free: Callable[[str], bool] = lambda path: True) -> str | None:
-        """The path of the file that was at `path`; None if it has gone, or nothing was read of it.
+    def find_renamed(self, path: str, is_free: Callable[[str], bool] = lambda path: True) -> str | None:
+        """Return the new path of the file that was at `path`; None if it has gone, or nothing was read of it.
 
         Args:
             path: where it was.
@@ -77,13 +77,13 @@ class Place(NamedTuple):
 
 
 def unread(path: str) -> Place:
-    """The place of a file of which nothing was read, to be known again under another name."""
+    """Return the place of a file of which nothing was read, to be known again under another name."""
     status = status_of(path)
     return Place(0, "" if status is None else str(status.st_ino), None, 0)
 
 
 def mark_of(file: BinaryIO, position: int) -> str:
-    """A digest of the first and the last KiB before `position`."""
+    """Return a digest of the first and the last KiB before `position`."""
     file.seek(0)
     head = file.read(min(_MARK_BYTES, position))
     file.seek(max(0, position - _MARK_BYTES))
@@ -92,7 +92,7 @@ def mark_of(file: BinaryIO, position: int) -> str:
 
 
 def base_of(path: str) -> str:
-    """The path without the numbers and dates that a rotation adds to a name."""
+    """Return the path without the numbers and dates that a rotation adds to a name."""
     folder, slash, name = path.rpartition("/")
     while (shorter := _TURN.sub("", name)) != name and shorter:
         name = shorter
@@ -100,7 +100,7 @@ def base_of(path: str) -> str:
 
 
 def turns(path: str) -> Iterator[str]:
-    """The other files of the folder that may have been at `path`, by name."""
+    """Yield the other files of the folder that may have been at `path`, by name."""
     folder, slash, name = path.rpartition("/")
     base = base_of(path)
     with suppress(OSError):
@@ -110,7 +110,7 @@ def turns(path: str) -> Iterator[str]:
 
 
 def changed_ns(path: str) -> int:
-    """When a file or folder was changed; the beginning of time if it is not there."""
+    """Return when a file or folder was changed; the beginning of time if it is not there."""
     try:
         return os.stat(path).st_mtime_ns  # noqa: PTH116 - once per file and poll
     except OSError:

@@ -57,7 +57,7 @@ class Source(ABC):
     """A source of messages.
 
     Args:
-        options: as `SourceOptions.of` checked them.
+        options: the options, as `SourceOptions.of` returned them.
     """
 
     options: SourceOptions
@@ -76,12 +76,12 @@ class Source(ABC):
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
-        words = stop_words(options.stop_words)  # always read: a wrong list is an error even if it is not used
+        words = stop_words(options.stop_words)  # read in any case: a wrong list is an error even if it is not used
         self.signature_stop_words = words if options.signature else None
 
     @classmethod
     def format(cls) -> str:
-        """The name of the source in Spark."""
+        """Return the name of the source in Spark."""
         return f"tamis.{cls.type}"
 
     @abstractmethod
@@ -93,11 +93,11 @@ class Source(ABC):
         """
 
     def files(self) -> list[str]:
-        """The paths of the files there are now, in order; none if it does not read files."""
+        """Return the paths of the files there are now, in order; none if it does not read files."""
         return []
 
     def sample(self, count: int) -> Iterator[Row]:
-        """About `count` messages, for a test; what is read next does not change.
+        """Yield about `count` messages, for a test; what is read next does not change.
 
         Raises:
             AdapterError: it cannot be read.
@@ -119,7 +119,7 @@ class Source(ABC):
     def latest(
         self, start: Offset, limit: int | None, *, ceiling: Offset | None = None, settled: bool = False
     ) -> Offset:
-        """The end of a batch from `start`; `start` itself if there is nothing new.
+        """Return the end of a batch from `start`; `start` itself if there is nothing new.
 
         Args:
             start: where the batch begins; everything before it has been processed, and is not read again.
@@ -133,7 +133,7 @@ class Source(ABC):
 
     @abstractmethod
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """The slices of a range, in order.
+        """Return the slices of a range, in order.
 
         Raises:
             AdapterError: what is to be read no longer exists.
@@ -141,7 +141,7 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, part: Slice) -> Iterator[Row]:
-        """The rows of a slice, in order.
+        """Return the rows of a slice, in order.
 
         Raises:
             AdapterError: what is to be read no longer exists.
@@ -152,7 +152,7 @@ class Source(ABC):
 
 
 def progress_of(offset: Offset) -> dict[str, Any]:
-    """The progress in each path of an offset.
+    """Return the progress in each path of an offset.
 
     Raises:
         AdapterError: a newer version wrote it.
@@ -163,15 +163,15 @@ def progress_of(offset: Offset) -> dict[str, Any]:
 
 
 def offset_of(progress: dict[str, Any]) -> Offset:
-    """The offset with this progress in each path, always in the same order."""
+    """Return the offset with this progress in each path, always in the same order."""
     return {"version": VERSION, "places": dict(sorted(progress.items()))}
 
 
 def slice_bytes(total_bytes: int) -> int:
-    """The size of the slices of a batch of `total_bytes`: one slice per core, within limits."""
+    """Return the size of the slices of a batch of `total_bytes`: one slice per core, within limits."""
     return min(SLICE_BYTES_MAX, max(SLICE_BYTES_MIN, total_bytes // (os.cpu_count() or 1) + 1))
 
 
 def path_text(path: str) -> str:
-    r"""A path as text: bytes that are not UTF-8 are written ``\xff``."""
+    r"""Return a path as text: bytes that are not UTF-8 are written ``\xff``."""
     return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")

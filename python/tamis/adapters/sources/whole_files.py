@@ -52,7 +52,7 @@ class WholeFileSource(FileSource):
 
     @abstractmethod
     def rows(self, path: str) -> Iterator[Row]:
-        """The rows of a file, in order.
+        """Return the rows of a file, in order.
 
         Raises:
             OSError: it cannot be read; it becomes a dead letter.
@@ -116,7 +116,7 @@ class WholeFileSource(FileSource):
                 yield self.dead(piece.path, b"", f"the file cannot be read: {error.strerror}")
 
     def whole(self, path: str) -> bytes | Row:
-        """The bytes of a file; a dead letter if it is too large for one message.
+        """Return the bytes of a file; a dead letter if it is too large for one message.
 
         Raises:
             OSError: it cannot be read.
@@ -129,11 +129,11 @@ class WholeFileSource(FileSource):
         return raw
 
     def dead(self, path: str, raw: bytes, reason: str) -> Row:
-        """The dead letter of a file."""
+        """Return the dead letter of a file."""
         return Row(path_text(path), 0, digest_of(raw), self.options.topic, error=reason, raw=raw)
 
     def _between(self, before: dict[str, Any], after: dict[str, Any]) -> Iterator[Range]:
-        """The files of a batch that are as they were when its end was chosen, in order."""
+        """Yield the files of a batch that are as they were when its end was chosen, in order."""
         listings = dict(self.folders.look())
         for folder in sorted(listings):
             first, last = _key(before.get(folder)), _key(after.get(folder))
@@ -164,7 +164,7 @@ def _key(progress: list[Any] | None) -> _Key:
 
 
 def _problem(progress: list[Any] | None) -> str | None:
-    """Why the folder could not be listed."""
+    """Return why the folder could not be listed."""
     return progress[2] if progress and progress[2:] else None
 
 

@@ -118,7 +118,7 @@ class Peer:
     """The caller's facts about the client.
 
     Attributes:
-        address: for back-off; empty for a Unix socket.
+        address: the address that back-off counts; empty for a Unix socket.
         is_local: whether it is a loopback address or a Unix socket.
         is_private: whether the connection cannot be read by others (TLS or local), or the operator accepts that.
         certificate_name: the user that the client's verified certificate names; None without a certificate, or where
@@ -159,7 +159,7 @@ class Login:
 
 @dataclass(frozen=True)
 class Open:
-    """A question to the caller: may the user enter this virtual host, with this identity, which is empty for none?
+    """A question to the caller: may the user open this virtual host, with this identity? An empty one means none.
 
     Answer it with `admit` or `refuse`."""
 

@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from tamis.broker.config import TlsConfig, in_url, is_loopback
+from tamis.broker.config import TlsConfig, in_url
 from tamis.broker.login.handshake import Handshake, Login, Open, Peer, State
+from tamis.loopback import is_loopback
 
 if TYPE_CHECKING:
     from tamis.broker.server.connections import Connections
 
-WRITE_BYTES_MAX = 0
+WRITE_BYTES_MAX = 1
 """Deliveries stop when more bytes than this wait for a client's socket, so that its transport has at most one piece of
-output. The data plane, which counts what waits, has the remainder, and the system's buffer keeps the client busy."""
+output. The data plane, which counts what waits, has the remainder, and the system's buffer keeps the client busy.
+It is not 0: TLS transports take a limit of 0 for reached when nothing waits."""
 _UNKNOWN_PEER = Peer()
 
 
@@ -182,7 +184,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._timer = asyncio.get_running_loop().call_at(when_s, callback)
 
     def cancel_timer(self) -> None:
-        """Call nothing any more."""
+        """Cancel what `call_at` has scheduled."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

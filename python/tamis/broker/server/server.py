@@ -153,7 +153,7 @@ class Server:
             self._check_files()
 
     def _check_files(self) -> None:
-        """Look whether users or stored queries have changed; end when the file system is gone."""
+        """Check whether users or stored queries have changed; end if the file system is gone."""
         try:
             self._users.check(self._connections.change_access)
             self._store.check()
@@ -207,5 +207,5 @@ class Server:
         self._listeners.stop()
         self._connections.abort_all()
         self._connections.logins.close(wait=not has_failed)
-        for left in self._listeners.remove_unix_sockets():  # they must not hide why the broker ends
+        for left in self._listeners.remove_unix_sockets():  # these errors must not hide why the broker ends
             self._log.warning("socket not removed", reason=str(left))

@@ -66,7 +66,7 @@ class UsersFile:
         """Let `edit` change the users, and write and sync them; return the changed users.
 
         Raises:
-            AccessError: as `read` does, or `edit` refuses, or has made an invalid user. The file is not changed.
+            AccessError: see `read`. Or `edit` refuses, or has made an invalid user; then the file is not changed.
         """
         with self._locked():
             users = dict(self.read())

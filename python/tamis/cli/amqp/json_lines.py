@@ -172,7 +172,7 @@ def outgoing(
         key: the routing key; None: the message's topic.
         properties: override those of the line.
         headers: override those of the line.
-        persistent: for messages without delivery_mode.
+        persistent: whether messages without delivery_mode are persistent.
 
     Raises:
         ValueError: AMQP cannot carry a field; the text names it.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tamis.broker.addresses import MAILBOX_PREFIX, SERVICE_PREFIX
 from tamis.cli import output
 from tamis.cli.amqp.tail import tail
 from tamis.cli.broker.control_link import ask, rows
@@ -17,8 +18,6 @@ from tamis.cli.options import DEFAULT_URL, JsonOption, UrlOption
 if TYPE_CHECKING:
     from tamis.client import ReceivedMessage
     from tamis.client.message import Body
-
-MAILBOX_PREFIX, SERVICE_PREFIX = "amq.mailbox.", "amq.service."
 
 stream = typer.Typer(help="List a broker's streams, and follow them.", no_args_is_help=True)
 mailbox = typer.Typer(help="List a broker's mailboxes, and write to them and read them.", no_args_is_help=True)

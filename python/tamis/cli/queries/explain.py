@@ -89,7 +89,7 @@ def _read(text: str, number: int | None, form: MessageForm, kind: str | None) ->
 
 
 def _nth(name: str, number: int | None, form: MessageForm, kind: str | None) -> JsonMessage:
-    """The only message of a file or folder, or the one that `number` says."""
+    """Return the only message of a file or folder, or the one that `number` says."""
     if name != "-" and not Path(name).exists():
         raise ValueError("expected a JSON object, or a file or folder with messages; there is none of this name")
     with open_messages(name, form, kind) as messages:

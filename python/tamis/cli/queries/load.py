@@ -91,7 +91,7 @@ def load_engine(
 
     Args:
         path: the file, store or snapshot.
-        hierarchy: as `hierarchies_given` takes them; they replace those of `path`.
+        hierarchy: the arguments of `hierarchies_given`; they replace the hierarchies of `path`.
         only_active: leave out the queries that are paused or expired, with a word about it.
 
     Raises:

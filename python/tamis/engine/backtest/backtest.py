@@ -22,15 +22,15 @@ _DAY_S = 24 * 3_600
 
 
 class PastMessage(NamedTuple):
-    """A message of the past.
+    """A message that was received earlier.
 
     Attributes:
-        properties: name -> value, as `Engine.match` takes them.
+        properties: name -> value, as for `Engine.match`.
         topic: its topic.
         body: its body.
         at: its time in seconds since 1970, if it is known.
-        place: where it is; samples show it.
-        size_bytes: about its size in memory.
+        place: its place, which samples show.
+        size_bytes: its approximate size in memory.
     """
 
     properties: Properties
@@ -46,8 +46,8 @@ class Replaced:
     """The query that the new one would replace, and what would be different.
 
     Attributes:
-        key: of the query.
-        text: of it.
+        key: the key of the query.
+        text: the text of the query.
         gained: samples of the messages that only the new one matches.
         lost: samples of those that only the old one matches.
         counts: the numbers of both, and of those that both match.
@@ -77,8 +77,8 @@ class Backtest:
     """The matches of a query among the messages that are added, in bounded memory.
 
     Attributes:
-        engine: with the query, and perhaps the one that it would replace.
-        key: of the query.
+        engine: the engine with the query, and perhaps with the one that it would replace.
+        key: the key of the query.
         replaces: the key of the other one.
         sample_count: maximum number of samples of matches, and of what is gained and lost.
         read: number of messages.
@@ -114,7 +114,7 @@ class Backtest:
         """Count a message.
 
         Raises:
-            TypeError, ValueError: it is no message; nothing was counted.
+            TypeError, ValueError: it is not a message; nothing was counted.
         """
         found = self.engine.match(message.properties, message.topic, message.body)
         is_match = self.key in found
@@ -142,7 +142,7 @@ class Backtest:
         return self.matched / ((last - first) / _DAY_S)
 
     def cost_us(self) -> dict[str, float] | None:
-        """Return the CPU time of a match in the core: its median and 99th percentile; None without messages.
+        """Return median and 99th percentile of the CPU time of a match in the core; None without messages.
 
         Cost: matches up to 1,000 of the messages five times.
         """
@@ -170,7 +170,7 @@ def backtest(
 
     Args:
         query: the query.
-        messages: the past; read once.
+        messages: the past messages, which are read once.
         replaces: the query that it would replace.
         hierarchies: attribute -> value -> its parent, for UNDER.
         samples: see `Backtest`.

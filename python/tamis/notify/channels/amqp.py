@@ -146,4 +146,4 @@ class AmqpChannel(ServerChannel):
                 async with asyncio.timeout(1):
                     await connection.close()
             except (aio_pika.exceptions.AMQPError, OSError, RuntimeError, TimeoutError):
-                pass  # it has hung up already
+                pass  # the server has already closed the connection

@@ -1,4 +1,4 @@
-"""Defines what a channel does: it hands notifications over."""
+"""Defines what a channel does: it delivers notifications."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Sent:
 
 
 class Channel(Protocol):
-    """Hands notifications over. Used from one thread, but for `interrupt`: `open`, `deliver` as needed, `close`.
+    """Delivers notifications. One thread calls `open`, `deliver` as needed, and `close`; any thread `interrupt`.
 
     Deliveries are recorded only after `deliver` has returned, so a crash in between delivers the same ones again. A
     channel that can detect this makes it harmless; one that cannot (SMTP) takes one at a time.
@@ -79,7 +79,7 @@ class Channel(Protocol):
         """
 
     def deliver(self, due: Sequence[DueDelivery]) -> Sent:
-        """Hand these over, in this order.
+        """Deliver these, in this order.
 
         Raises:
             ChannelLostError: the connection was lost meanwhile; those without an outcome are put aside.
@@ -87,7 +87,7 @@ class Channel(Protocol):
         """
 
     def interrupt(self) -> None:
-        """From another thread: give up what would keep `open` or `deliver` waiting; they raise a ChannelError."""
+        """Interrupt a waiting `open` or `deliver` from another thread; they raise a ChannelError."""
 
     def close(self) -> None:
         """Release everything. Never raises; calling it again does nothing."""
@@ -95,10 +95,10 @@ class Channel(Protocol):
 
 @runtime_checkable
 class DigestChannel(Channel, Protocol):
-    """A channel to people, which can hand over several notifications as one."""
+    """A channel to people, which can deliver several notifications as one."""
 
     def deliver_digest(self, due: Sequence[DueDelivery]) -> Sent:
-        """Hand all of these over in one digest; they have one owner, and one outcome.
+        """Deliver all of these in one digest; they have one owner and one outcome.
 
         Raises:
             ChannelError: the channel failed; none of them counts as tried.

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 import apprise
 
 from tamis.config.deliveries import ChatDelivery
-from tamis.config.owners import OwnerConfig, find_owner
+from tamis.config.owners import OwnerConfig
 from tamis.errors import ConfigError
 from tamis.notify.channels.channel import ChannelError, Sent
 from tamis.notify.channels.waiting import Waiting
-from tamis.notify.wording import Recipient, words_for
+from tamis.notify.wording import recipient_of, words_for
 from tamis.store import DueDelivery
 
 _SAID_MAX = 300  # characters
-_NO_CONNECTION = "Connection error"  # as Apprise says of every service
+_NO_CONNECTION = "Connection error"  # Apprise's words for every service
 
 
 class ChatChannel:
@@ -69,16 +69,15 @@ class ChatChannel:
         return sent
 
     def interrupt(self) -> None:
-        """Give up what is under way, which may then arrive twice."""
+        """Interrupt the delivery in progress, which may then arrive twice."""
         self._waiting.interrupt()
 
     def close(self) -> None:
         """Do nothing: Apprise keeps no connection."""
 
     def _send(self, due: Sequence[DueDelivery], sent: Sent) -> None:
-        owner, config = find_owner(self._owners, due[0].owner), self._config
-        templates = owner.templates if owner is not None and owner.templates else config.templates
-        recipient = Recipient(due[0].owner, owner.time_zone if owner is not None else "UTC", templates)
+        config = self._config
+        recipient = recipient_of(self._owners, due[0].owner, config.templates)
         try:
             words, note = words_for([delivery.notification for delivery in due], recipient)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others

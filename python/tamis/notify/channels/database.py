@@ -18,17 +18,26 @@ from sqlalchemy.pool import NullPool
 
 from tamis.config.deliveries import DatabaseDelivery
 from tamis.notify.channels.channel import ChannelError, Sent
-from tamis.notify.channels.rows import Row, rows_of
+from tamis.notify.channels.rows import COLUMNS, Kind, Row, rows_of
 from tamis.notify.channels.waiting import Waiting
 from tamis.store import DueDelivery
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-_GRACE_S = 5.0  # the database's own error, if it comes, says more than ours
-_CONNECT_TIMEOUT_S_MIN = 2  # libpq takes a smaller one for this
+_GRACE_S = 5.0  # a later error of the database itself explains more than ours
+_CONNECT_TIMEOUT_S_MIN = 2  # libpq raises a smaller value to this
 _Json = JSON().with_variant(postgresql.JSONB(), "postgresql")
 _Time = String().with_variant(DateTime(timezone=True), "postgresql")
+_TYPES: Mapping[Kind, Any] = {
+    "text": String,
+    "int32": Integer,
+    "int64": BigInteger,
+    "time": _Time,
+    "json": _Json,
+    "texts": _Json,
+    "ranges": _Json,
+}
 
 
 class DatabaseChannel:
@@ -70,7 +79,7 @@ class DatabaseChannel:
         return sent
 
     def interrupt(self) -> None:
-        """Give up what is under way, which may then be inserted twice: the second time does nothing."""
+        """Interrupt the insertion in progress. If it is repeated, it changes nothing."""
         self._waiting.interrupt()
 
     def close(self) -> None:
@@ -113,27 +122,11 @@ class DatabaseChannel:
     def _create(self, connection: Connection, name: str, schema: str | None) -> None:
         if not self._config.create:
             raise ChannelError(f"{self._where}: there is no such table; make it, or set create = true")
-        Table(name, MetaData(), *(column._copy() for column in COLUMNS), schema=schema).create(connection)
-
-
-COLUMNS: tuple[Column[Any], ...] = (
-    Column("id", String, primary_key=True),
-    Column("query", String, nullable=False),
-    Column("version", Integer, nullable=False),
-    Column("text", String, nullable=False),
-    Column("language", String, nullable=False),
-    Column("owner", String, nullable=False),
-    Column("created_at", _Time, nullable=False),
-    Column("source", String, nullable=False),
-    Column("partition", String, nullable=False),
-    Column("offset", BigInteger, nullable=False),
-    Column("topic", String, nullable=False),
-    Column("properties", _Json, nullable=False),
-    Column("body", String),
-    Column("reasons", _Json, nullable=False),
-    Column("highlights", _Json, nullable=False),
-)
-"""The columns of a table that the channel makes."""
+        columns = [
+            Column(column, _TYPES[kind], primary_key=column == "id", nullable=column == "body")
+            for column, kind in COLUMNS.items()
+        ]
+        Table(name, MetaData(), *columns, schema=schema).create(connection)
 
 
 def _engine(config: DatabaseDelivery) -> Engine:
@@ -151,7 +144,7 @@ def _engine(config: DatabaseDelivery) -> Engine:
     settings: dict[str, Any] = {
         "connect_timeout": max(int(timeout_s), _CONNECT_TIMEOUT_S_MIN),
         "options": f"{given} -c statement_timeout={milliseconds} -c lock_timeout={milliseconds}",
-        "keepalives_idle": 30,  # whoever was given up ends in the end, even if the server is gone without a word
+        "keepalives_idle": 30,  # an abandoned connection ends even if the server disappears silently
         "keepalives_interval": 10,
         "keepalives_count": 3,
     }
@@ -161,11 +154,11 @@ def _engine(config: DatabaseDelivery) -> Engine:
 
 
 def _names(table: Table) -> list[str]:
-    return [column.name for column in COLUMNS if column.name in table.c]
+    return [name for name in COLUMNS if name in table.c]
 
 
 def _fit(value: Any, column: Column[Any]) -> Any:
-    """Return the value as this column takes it: JSON as a text where it is no column of JSON, and times likewise."""
+    """Return the value in the type of the column: in a column of text, JSON and times are texts."""
     if isinstance(column.type, DateTime) and column.name == "created_at":
         at = datetime.fromisoformat(value)
         return at if column.type.timezone else at.astimezone(UTC).replace(tzinfo=None)

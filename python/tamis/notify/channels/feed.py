@@ -88,7 +88,7 @@ class FeedChannel:
 
 
 def file_name(query: str) -> str:
-    """The name of a query's feed: its key as in a URL; a long one is cut and ends with a digest.
+    """Return the name of a query's feed: its key as in a URL; a long one is cut and ends with a digest.
 
     >>> file_name("price/EU")
     'price%2FEU.atom'
@@ -102,7 +102,7 @@ def file_name(query: str) -> str:
 
 
 def _read(path: Path) -> dict[str, ElementTree.Element]:
-    """The entries of a feed by their ids.
+    """Return the entries of a feed by their ids.
 
     Raises:
         DamagedFeedError: the file is no feed of ours.

@@ -30,7 +30,7 @@ class InterruptibleLoop:
             raise ChannelError("the pipeline was stopped while the server did not answer") from error
 
     def interrupt(self) -> None:
-        """From another thread: give up the step under way."""
+        """Interrupt, from another thread, the step in progress."""
         task = self._under_way
         if task is not None:
             with suppress(RuntimeError):  # the loop was just closed: nothing is under way
@@ -55,7 +55,7 @@ class ServerChannel:
     _loop: InterruptibleLoop | None = None
 
     def interrupt(self) -> None:
-        """Give up what is under way, which may then arrive twice."""
+        """Interrupt the delivery in progress, which may then arrive twice."""
         if (loop := self._loop) is not None:
             loop.interrupt()
 

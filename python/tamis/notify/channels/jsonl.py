@@ -82,13 +82,13 @@ class JsonlChannel:
         """Close the file and release its lock."""
         if self._file is not None:
             file, self._file = self._file, None
-            with suppress(OSError):  # what a full disk refused is cut off by the next `open`
+            with suppress(OSError):  # the next `open` cuts off a partly written line
                 file.close()
 
     def _cut(self, file: BinaryIO) -> None:
         size_bytes = os.fstat(file.fileno()).st_size
         known_bytes = self._store.file_size(self._name, self._path)
-        if known_bytes is None:  # never written by us: its content stays, and our lines come after it
+        if known_bytes is None:  # another program's file: its content stays, and our lines follow it
             if size_bytes and not self._ends_a_line(size_bytes):
                 file.write(b"\n")
                 file.flush()
@@ -122,7 +122,7 @@ class JsonlChannel:
 
 
 def _id_of(line: bytes) -> str:
-    """The id of the notification of a line; empty if it is no such line."""
+    """Return the id of the notification of a line; empty if the line has none."""
     try:
         return str(json.loads(line)["id"])
     except (ValueError, TypeError, LookupError):
@@ -139,7 +139,7 @@ def _line(delivery: DueDelivery, failures: dict[int, str]) -> bytes | None:
 
 
 def as_json(record: NotificationRecord) -> dict[str, Any]:
-    """A notification as plain values: the query, the message, and why it matched."""
+    """Return a notification as plain values: the query, the message, and why it matched."""
     reasons = why(record)
     return {
         "id": record.id,

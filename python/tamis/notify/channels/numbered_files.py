@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,20 @@ import pyarrow.parquet as pq
 from tamis.config.deliveries import DeltaDelivery, ParquetDelivery
 from tamis.notify.channels.channel import ChannelError, Sent
 from tamis.notify.channels.files import explain, make_folder, sync_folder, write_whole
-from tamis.notify.channels.rows import Row, rows_of
+from tamis.notify.channels.rows import COLUMNS, Kind, Row, rows_of
 from tamis.store import DueDelivery, Store
 
-_TEXTS = ("text", "language", "owner", "source", "partition", "topic", "properties", "body")
+_TYPES: Mapping[Kind, pa.DataType] = {
+    "text": pa.string(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "time": pa.timestamp("us", tz="UTC"),
+    "json": pa.string(),
+    "texts": pa.list_(pa.string()),
+    "ranges": pa.list_(pa.list_(pa.int64())),
+}
 
-SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("query", pa.string()),
-        ("version", pa.int32()),
-        ("created_at", pa.timestamp("us", tz="UTC")),
-        ("offset", pa.int64()),
-        *[(name, pa.string()) for name in _TEXTS],
-        ("reasons", pa.list_(pa.string())),
-        ("highlights", pa.list_(pa.list_(pa.int64()))),
-    ]
-)
+SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
 """The columns of a file: those of a line of ``jsonl``, with the properties as JSON, and the owner."""
 
 
@@ -62,7 +59,7 @@ class NumberedFiles:
         """
         make_folder(self._folder)
         recorded = self._store.file_size(self._name, self._folder)
-        if recorded is None:  # never written by us: what is there stays, and our numbers come after it
+        if recorded is None:  # another store's files: they stay, and our numbers follow theirs
             recorded = self._last()
             self._store.record_outcomes([], (self._name, self._folder, recorded))
         elif recorded != self._number:

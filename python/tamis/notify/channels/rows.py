@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from tamis.notify.channels.jsonl import as_json
 from tamis.store import DueDelivery
 
 Row = Mapping[str, Any]
-"""What a line of ``jsonl`` has, and the owner."""
+"""The members of a line of ``jsonl``, and the owner."""
+
+Kind = Literal["text", "int32", "int64", "time", "json", "texts", "ranges"]
+
+COLUMNS: Mapping[str, Kind] = {
+    "id": "text",
+    "query": "text",
+    "version": "int32",
+    "text": "text",
+    "language": "text",
+    "owner": "text",
+    "created_at": "time",
+    "source": "text",
+    "partition": "text",
+    "offset": "int64",
+    "topic": "text",
+    "properties": "json",
+    "body": "text",
+    "reasons": "texts",
+    "highlights": "ranges",
+}
+"""Column -> kind of its values, in the order of the columns. Only `body` may be null."""
 
 
 def rows_of(due: Sequence[DueDelivery]) -> tuple[dict[int, Row], dict[int, str]]:

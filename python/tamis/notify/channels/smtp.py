@@ -21,7 +21,7 @@ from tamis.notify.channels.interruptible import ServerChannel
 from tamis.notify.mail_writer import Mail, MailWriter, address_of
 from tamis.store import DueDelivery
 
-_SERVICE_NOT_AVAILABLE = 421  # said of the server, not of a message
+_SERVICE_NOT_AVAILABLE = 421  # replies about the server, not about a message
 _PERMANENT = 500  # replies from here on are final
 
 Replies = dict[str, aiosmtplib.SMTPResponse]
@@ -197,7 +197,7 @@ def _judge(number: int, done: dict[str, str | None], replies: Replies, sent: Sen
     done |= {recipient: text for recipient, text in said.items() if recipient not in put_off}
     if put_off:
         sent.failures[number] = "; ".join(f"{recipient}: {said[recipient]}" for recipient in put_off)
-    elif None not in done.values():  # nobody has it, so that it has failed as a whole
+    elif None not in done.values():  # no recipient has it: the whole delivery has failed
         sent.failures[number] = "; ".join(f"{recipient}: {text}" for recipient, text in done.items())
         done = {}
     elif any(done.values()):
@@ -212,16 +212,16 @@ async def _hang_up(client: aiosmtplib.SMTP) -> None:
         if client.is_connected:
             await client.quit(timeout=1)
     except (aiosmtplib.SMTPException, OSError):
-        pass  # it has hung up already
+        pass  # the server has already closed the connection
     finally:
         client.close()
         if isinstance(transport, asyncio.WriteTransport):
-            transport.abort()  # TLS would wait for the server's own goodbye, and the loop ends before that
+            transport.abort()  # TLS would wait for the server's close_notify, and the loop ends before it comes
             await asyncio.sleep(0)
 
 
 def _one_line(error: Exception) -> str:
-    """The server's answer, or what happened to the connection, on one line."""
+    """Return the server's answer, or what happened to the connection, on one line."""
     if isinstance(error, aiosmtplib.SMTPResponseException):
         return f"{error.code} {_flat(error.message)}"
     return _flat(str(error)) or type(error).__name__

@@ -56,7 +56,7 @@ class Waiting:
             answer = result.result(timeout_s)
         except TimeoutError as error:
             if result.done():
-                raise  # it is the work's own
+                raise  # the work itself raised it
             raise ChannelTimeoutError(f"{target}: no answer within {timeout_s:g} s") from error
         finally:
             self._result = None
@@ -64,7 +64,7 @@ class Waiting:
         return answer
 
     def interrupt(self) -> None:
-        """From another thread: give up what is under way."""
+        """Interrupt, from another thread, what is in progress."""
         if (result := self._result) is not None:
             with suppress(InvalidStateError):  # it has just ended
                 result.set_exception(ChannelError("the pipeline was stopped while there was no answer"))

@@ -13,6 +13,7 @@ import hmac
 import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import httpx2
 
@@ -21,7 +22,7 @@ from tamis.config.owners import OwnerConfig
 from tamis.notify.channels.channel import ChannelError, ChannelLostError, ChannelTimeoutError, Sent
 from tamis.notify.channels.interruptible import InterruptibleLoop, ServerChannel
 from tamis.notify.channels.jsonl import as_json
-from tamis.notify.wording import Recipient, webhook_body
+from tamis.notify.wording import recipient_of, webhook_body
 from tamis.retry_after import retry_after_s
 from tamis.store import DueDelivery
 
@@ -31,7 +32,7 @@ _BUSY = (429, 503)
 
 
 def signature(secrets: Sequence[bytes], message_id: str, timestamp: int, body: bytes) -> str:
-    """The value of the header ``webhook-signature``: a signature for each secret.
+    """Return the value of the header ``webhook-signature``: a signature for each secret.
 
     Args:
         secrets: the secrets.
@@ -107,8 +108,7 @@ class WebhookChannel(ServerChannel):
             sent.final.add(delivery.delivery_id)
 
     def _body(self, delivery: DueDelivery) -> tuple[bytes, str | None]:
-        owner = self._owners.get(delivery.owner)
-        recipient = Recipient(delivery.owner, owner.time_zone if owner else "UTC", self._config.templates)
+        recipient = replace(recipient_of(self._owners, delivery.owner, None), templates=self._config.templates)
         return webhook_body(delivery.notification, recipient, as_json(delivery.notification))
 
     async def _answer(self, message_id: str, body: bytes) -> tuple[int, str, float]:
@@ -131,7 +131,7 @@ class WebhookChannel(ServerChannel):
 
 
 async def _begin(response: httpx2.Response) -> str:
-    """The first characters of an answer, on one line."""
+    """Return the first characters of an answer, on one line."""
     content = b""
     async for piece in response.aiter_bytes(_ANSWER_BYTES_MAX):
         content += piece

@@ -100,7 +100,7 @@ class Bdd(QueryMatcher):
                 self._sweep()
 
     def _compile(self, tree: Tree, *, wanted: bool) -> Diagram:
-        """The diagram of "`tree` is `wanted`"."""
+        """Return the diagram of "`tree` is `wanted`"."""
         match tree:
             case ("not", child):
                 return self._compile(child, wanted=not wanted)
@@ -126,7 +126,7 @@ class Bdd(QueryMatcher):
         )
 
     def _join(self, a: Diagram, b: Diagram, deciding: bool, done: dict[tuple[Diagram, Diagram], Diagram]) -> Diagram:
-        """The OR of two diagrams if `deciding` is True, else their AND."""
+        """Return the OR of two diagrams if `deciding` is True, else their AND."""
         if isinstance(a, bool):
             return deciding if a is deciding else b
         if isinstance(b, bool):
@@ -164,7 +164,7 @@ class Bdd(QueryMatcher):
 
 
 def _edges(node: BddNode, variable: int) -> tuple[Diagram, Diagram, Diagram]:
-    """The edges of `node` for each answer to `variable`; the node itself if it asks a later variable."""
+    """Return the edges of `node` for each answer to `variable`; the node itself if it asks a later variable."""
     return (node.if_true, node.if_false, node.if_unknown) if node.variable == variable else (node, node, node)
 
 

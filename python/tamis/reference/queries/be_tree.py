@@ -72,7 +72,7 @@ class CNode:
         return False
 
     def candidates(self, message: Message) -> Iterator[Conjunction]:
-        """Every conjunction that the message's attributes and values do not rule out."""
+        """Yield every conjunction that the message's attributes and values do not rule out."""
         yield from self.leaf
         for name, p_node in self.p_nodes.items():
             yield from p_node.candidates(message.points(name), message)
@@ -118,11 +118,11 @@ class Interval:
         return removed
 
     def is_empty(self) -> bool:
-        """Whether there is nothing here or below."""
+        """Return whether there is nothing here or below."""
         return not (self._node.leaf or self._node.p_nodes or self._halves)
 
     def candidates(self, points: Iterable[Point], message: Message) -> Iterator[Conjunction]:
-        """Every conjunction of the intervals with one of `points`."""
+        """Yield every conjunction of the intervals with one of `points`."""
         points = [point for point in points if self._extent and self._extent[0] <= point <= self._extent[1]]
         if not points:
             return

@@ -39,7 +39,7 @@ class BruteForce:
     def match(
         self, properties: Properties | None = None, topic: str | None = None, body: Body = None
     ) -> list[Hashable]:
-        """The keys of all queries that are true, in the order in which they were added. Cost: evaluates every query."""
+        """Return the keys of all queries that are true, in the order of adding. Cost: evaluates every query."""
         return [
             key
             for key, query in self._queries.items()

@@ -56,4 +56,4 @@ class ConjunctionMatcher(QueryMatcher):
 
     @abstractmethod
     def _true_conjunctions(self, message: Message) -> Iterable[Conjunction]:
-        """The conjunctions that are true of `message`."""
+        """Return the conjunctions that are true of `message`."""

@@ -26,7 +26,7 @@ class Literal:
         predicate: one predicate.
         wanted: True, or False for one below a NOT.
         name: the property that it looks at, of an equality or a range.
-        points: of an equality, the values one of which the property must have; else empty.
+        points: the values, one of which the property must have, of an equality; else empty.
         bounds: the interval of such a value, including both ends.
     """
 
@@ -56,7 +56,7 @@ class Conjunction:
 
 
 def conjunctions(tree: Tree, at_most: int, *, wanted: bool = True) -> list[tuple[Literal, ...]] | None:
-    """The conjunctions of which one is true exactly if `tree` is `wanted`; None if there are more than `at_most`.
+    """Return conjunctions; one is true exactly if `tree` is `wanted`. None if there are more than `at_most`.
 
     >>> from tamis import selector
     >>> for conjunction in conjunctions(selector("NOT (a = 1 AND b = 2) AND c = 3").tree(), 10):
@@ -85,7 +85,7 @@ def _any_of(parts: list[list[tuple[Literal, ...]]], at_most: int) -> list[tuple[
 
 
 def _all_of(parts: list[list[tuple[Literal, ...]]], at_most: int) -> list[tuple[Literal, ...]] | None:
-    """One conjunction of each part, in all combinations; each has a literal only once."""
+    """Return one conjunction of each part, in all combinations; each has a literal only once."""
     product: list[tuple[Literal, ...]] = [()]
     for part in parts:
         if len(product) * len(part) > at_most:

@@ -36,7 +36,7 @@ class Message:
         return query.evaluate(*self._parts, hierarchies=self._hierarchies)
 
     def points(self, name: str) -> set[Point]:
-        """The points of a property's values, without values that equal nothing; computed once."""
+        """Return the points of a property's values, without values that equal nothing; computed once."""
         points = self._points.get(name)
         if points is None:
             values = {point(value) for value in reached(self._parts[0], name) or ()}
@@ -79,7 +79,7 @@ class QueryMatcher(ABC):
     def match(
         self, properties: Properties | None = None, topic: str | None = None, body: Body = None
     ) -> list[Hashable]:
-        """The keys of all queries that are true, in the order in which they were added."""
+        """Return the keys of all queries that are true, in the order in which they were added."""
         message = Message(properties, topic, body, self._hierarchies)
         self.evaluated = message.evaluated
         return self._numbering.keys(self._find(message))
@@ -94,11 +94,11 @@ class QueryMatcher(ABC):
 
     @abstractmethod
     def _find(self, message: Message) -> Iterable[int]:
-        """The numbers of the queries that are true of `message`, each once."""
+        """Return the numbers of the queries that are true of `message`, each once."""
 
 
 def truth(tree: Tree, of_predicate: Callable[[Query], bool | None]) -> bool | None:
-    """The truth of `tree` from that of its predicates; it stops as soon as the result is decided.
+    """Return the truth of `tree` from that of its predicates; it stops as soon as the result is decided.
 
     >>> from tamis import selector
     >>> truth(selector("a = 1 OR NOT b = 2").tree(), lambda predicate: None)
@@ -127,14 +127,14 @@ def _fold(truths: Iterable[bool | None], *, deciding: bool) -> bool | None:
 
 
 def predicate_of(leaf: Tree) -> Query:
-    """The predicate of a leaf."""
+    """Return the predicate of a leaf."""
     predicate = leaf[-1]
     assert isinstance(predicate, Query)  # noqa: S101 - a leaf ends with its query
     return predicate
 
 
 def predicates(tree: Tree) -> list[Query]:
-    """Every predicate of `tree`, from left to right."""
+    """Return every predicate of `tree`, from left to right."""
     match tree:
         case (("and" | "or"), children):
             return [predicate for child in children for predicate in predicates(child)]

@@ -46,7 +46,7 @@ class InvertedTopics(TopicMatcher):
         self._rows: dict[Words, int] = {}
 
     def row(self, topic: str) -> list[int]:
-        """The line of the table for `topic`: a bit for every subscription, in the order of adding."""
+        """Return the line of the table for `topic`: a bit for every subscription, in the order of adding."""
         matched = self._bitmap(words(topic))
         return [matched >> number & 1 for number in sorted(self._patterns)]
 

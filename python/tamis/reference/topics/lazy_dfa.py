@@ -82,7 +82,7 @@ class LazyDfa(TopicMatcher):
         return state.numbers
 
     def _state(self, reached: Iterable[tuple[Node, bool]]) -> _State:
-        """The state of the NFA nodes `reached`, with those that a ``#`` adds without a word."""
+        """Return the state of the NFA nodes `reached`, with those that a ``#`` adds without a word."""
         nodes = {id(node): (node, is_hash) for node, is_hash in reached}
         pending = [node for node, _ in nodes.values()]
         while pending:
@@ -100,7 +100,7 @@ class LazyDfa(TopicMatcher):
 
 
 def _step(state: _State, word: str) -> Iterable[tuple[Node, bool]]:
-    """The nodes that `word` leads to; a ``#`` stays at its node."""
+    """Yield the nodes that `word` leads to; a ``#`` stays at its node."""
     for node, is_hash in state.nodes.values():
         if is_hash:
             yield node, True

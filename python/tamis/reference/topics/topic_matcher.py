@@ -39,7 +39,7 @@ class TopicMatcher(ABC):
         self._delete(number, self._patterns.pop(number))
 
     def match(self, topic: str) -> list[Hashable]:
-        """The keys of all patterns that match `topic`, in the order in which they were added."""
+        """Return the keys of all patterns that match `topic`, in the order in which they were added."""
         return self._numbering.keys(self._find(words(topic)))
 
     @abstractmethod
@@ -52,11 +52,11 @@ class TopicMatcher(ABC):
 
     @abstractmethod
     def _find(self, topic: Words) -> Iterable[int]:
-        """The numbers of the patterns that `topic` fits, each once."""
+        """Return the numbers of the patterns that `topic` fits, each once."""
 
 
 def words(text: str) -> Words:
-    """The words of a topic or pattern; the empty text has none, while ``.`` has two that are empty."""
+    """Return the words of a topic or pattern; the empty text has none, while ``.`` has two that are empty."""
     return tuple(text.split(".")) if text else ()
 
 
@@ -83,7 +83,7 @@ def alternatives(pattern: str, dialect: Dialect = "amqp") -> list[Words]:
 
 
 def fits(pattern: Words, topic: Words) -> bool:
-    """Whether `pattern` matches `topic`, by definition. Cost: the product of their lengths.
+    """Return whether `pattern` matches `topic`, by definition. Cost: the product of their lengths.
 
     >>> fits(words("*.stock.#"), words("eur.stock.db")), fits(words("*.stock.#"), words("stock.nasdaq"))
     (True, False)
@@ -98,5 +98,5 @@ def fits(pattern: Words, topic: Words) -> bool:
 
 
 def fits_any(spelled: list[Words], topic: Words) -> bool:
-    """Whether `topic` fits one of the spellings of a pattern."""
+    """Return whether `topic` fits one of the spellings of a pattern."""
     return any(fits(pattern, topic) for pattern in spelled)

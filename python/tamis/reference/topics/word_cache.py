@@ -66,7 +66,7 @@ class WordCache(TopicMatcher):
         yield from self._tested_by_definition(topic)
 
     def _topics_of(self, pattern: Words) -> int:
-        """The known topics that a pattern without ``#`` matches."""
+        """Return the known topics that a pattern without ``#`` matches."""
         left = self._with_length.get(len(pattern), 0)
         for position, word in enumerate(pattern):
             if word != "*":

@@ -24,10 +24,10 @@ _PARTS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
 
 
 def message_columns(frame: DataFrame, asked: Asked | None = None) -> dict[str, Column]:
-    """Name -> column of the parts of the messages in `frame`; without ``properties``, of each property.
+    """Return name -> column of the parts of the messages in `frame`; without ``properties``, of each property.
 
     Args:
-        frame: with columns as `tamis.spark.match` uses them.
+        frame: a DataFrame with the columns that `tamis.spark.match` uses.
         asked: the parts that queries ask for; None: all.
 
     Returns:
@@ -52,7 +52,7 @@ def message_columns(frame: DataFrame, asked: Asked | None = None) -> dict[str, C
 
 
 def _wanted(names: list[str], asked: Asked | None) -> list[str]:
-    """Those of `names` that queries ask for."""
+    """Return those of `names` that queries ask for."""
     if asked is None:
         return names
     properties, topic, body = asked(names)
@@ -77,7 +77,7 @@ def _column_of(frame: DataFrame) -> dict[str, str]:
 
 
 def _asked_fields(properties: Column, struct: StructType, asked: Asked) -> dict[str, Column]:
-    """The column ``properties`` with the fields that queries ask for; an absent struct stays absent."""
+    """Return the column ``properties`` with the fields that queries ask for; an absent struct stays absent."""
     fields = asked(struct.fieldNames())[0]
     values = [properties.getField(name).alias(name) for name in fields] or [F.lit(None).alias("none")]
     return {"properties": F.when(properties.isNotNull(), F.struct(*values))}

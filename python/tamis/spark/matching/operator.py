@@ -19,8 +19,8 @@ from tamis.errors import TamisError
 from tamis.name_hints import did_you_mean
 from tamis.query.hierarchy import Parents
 from tamis.spark.matching.columns import message_columns
-from tamis.spark.matching.rules import RuleSet
-from tamis.spark.matching.worker import Errors
+from tamis.spark.matching.rules import RuleSet, rules_of
+from tamis.spark.matching.worker import Errors, State
 
 _EXPLAINED = (
     "struct<result: boolean, predicates: array<struct<text: string, value: string, result: boolean>>, "
@@ -36,7 +36,7 @@ def match(
     errors: Errors = "raise",
     hierarchies: Mapping[str, Parents] | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
-    """A function for ``DataFrame.transform`` that adds the column ``matched``, in a batch or a stream.
+    """Return a function for ``DataFrame.transform`` that adds the column ``matched``, in a batch or a stream.
 
     It uses the columns ``topic`` (string) and ``body`` (string or binary), both optional, and ``properties`` (struct,
     map, variant or JSON text); without ``properties`` every other column is a property. What no query asks for is not
@@ -45,7 +45,7 @@ def match(
     Args:
         queries: a file of queries, a snapshot (``*.tamis``), an engine, a mapping key -> text, tuples ``(key, text)``
             or ``(key, text, language)``, rows, or a table with columns ``key``, ``text`` and perhaps ``language``:
-            `tamis.query.rules.compile_rules`. Later changes have no effect.
+            `tamis.query.rules.compile_rules`. Later changes have no effect, but for queries of `tamis.spark.follow`.
         ids: the column holds subscription ids (array<bigint>) instead of keys (array<string>); cheaper, and the only
             way for an engine whose keys are not text.
         column: the name of the new column.
@@ -66,15 +66,15 @@ def match(
     Cost: at most 1.3 times an Arrow UDF of the same signature that returns a constant, with 10,000 queries.
     """
     check_errors(errors)
-    rules = RuleSet.of(queries, hierarchies)
+    rules = rules_of(queries, hierarchies)
     returned = returned_type(ids, errors)
 
     def add_matched(frame: DataFrame) -> DataFrame:
         new = [column, f"{column}_error"] if errors == "column" else [column]
         _check_new(frame, new)
-        inputs = message_columns(frame, rules.engine.asked)
-        location = rules.publish(frame.sparkSession)
-        matched = worker_column(inputs, location, "match_rows", returned, ids=ids, errors=errors)
+        inputs = message_columns(frame, rules.asked)
+        state = rules.publish(frame.sparkSession)
+        matched = worker_column(inputs, state, "match_rows", returned, ids=ids, errors=errors)
         if errors != "column":
             return frame.withColumn(column, matched)
         # Spark evaluates it once although two columns use it: a UDF that is not deterministic is not copied.
@@ -87,21 +87,21 @@ def match(
 def explain(
     queries: Any, key: str, *, column: str = "explained", hierarchies: Mapping[str, Parents] | None = None
 ) -> Callable[[DataFrame], DataFrame]:
-    """A function for ``DataFrame.transform`` that adds a column with the reasons why one query matches or does not.
+    """Return a function for ``DataFrame.transform`` that adds a column: why one query matches or does not.
 
     The column is ``struct<result, predicates: array<struct<text, value, result>>, missing: array<string>>``: the result
     (null is unknown), each predicate with the value that it looked at, and the names that the row lacks. It is null for
     a row that cannot be read.
 
     Args:
-        queries: as for `match`.
+        queries: see `match`; but queries that are followed are refused.
         key: the query.
         column: the name of the new column.
-        hierarchies: as for `match`.
+        hierarchies: see `match`.
 
     Raises:
         TamisError: no query has this key; the text has the nearest one.
-        ConfigError, QueryError, SnapshotError: as `match`.
+        ConfigError, QueryError, SnapshotError: see `match`.
 
     Cost: about 30 µs per row; for looking at a sample, not for every row of a large table.
     """
@@ -111,30 +111,30 @@ def explain(
 
     def add_explained(frame: DataFrame) -> DataFrame:
         _check_new(frame, [column])
-        location = rules.publish(frame.sparkSession)
+        state = rules.publish(frame.sparkSession)
         inputs = message_columns(frame, rules.engine.asked)
-        return frame.withColumn(column, worker_column(inputs, location, "explain_rows", _EXPLAINED, key=key))
+        return frame.withColumn(column, worker_column(inputs, state, "explain_rows", _EXPLAINED, key=key))
 
     return add_explained
 
 
 def worker_column(
-    inputs: dict[str, Column], location: Callable[[], str], function: str, returned: str, **options: Any
+    inputs: dict[str, Column], state: Callable[[], State], function: str, returned: str, **options: Any
 ) -> Column:
-    """The column that a function of `tamis.spark.matching.worker` returns.
+    """Return the column that a function of `tamis.spark.matching.worker` returns.
 
     The UDF is declared as not deterministic although it is: Spark evaluates a deterministic one twice if a filter on
     its result follows, once for the filter and once for the column.
 
     Args:
         inputs: name -> column of the parts of the message, as `message_columns` returns them.
-        location: called in the worker; returns the path of the snapshot there.
+        state: called in the worker; returns the state of the engine there.
         function: the name of the function.
         returned: its type, as Spark writes types.
         options: further arguments of the function.
     """
     names = list(inputs)
-    call = in_worker(location, function, options)
+    call = in_worker(state, function, options)
 
     def matched(*columns: pa.Array) -> pa.Array:
         return call(names, list(columns))
@@ -146,9 +146,9 @@ def worker_column(
 
 
 def in_worker(
-    location: Callable[[], str], function: str, options: dict[str, Any], module: str = "tamis.spark.matching.worker"
+    state: Callable[[], State], function: str, options: dict[str, Any], module: str = "tamis.spark.matching.worker"
 ) -> Callable[..., Any]:
-    """A function that calls one of a module, that of the workers, in a worker, with the snapshot there.
+    """Return a function that calls a function of the workers' module with the state of the worker's engine.
 
     It is sent by value and imports tamis when it is called, so that a worker without this tamis says what is missing.
     """
@@ -170,19 +170,19 @@ def in_worker(
                 f"{expected}): they need the same. Set PYSPARK_PYTHON to a Python with tamis {expected} that workers "
                 "have, before the session starts"
             )
-        return getattr(importlib.import_module(module), function)(location(), *arguments, **options)
+        return getattr(importlib.import_module(module), function)(state(), *arguments, **options)
 
     return call
 
 
 def check_errors(errors: str) -> None:
-    """Raise a ValueError if `errors` is no way to go on."""
+    """Raise a ValueError if `errors` is not one of the three allowed values."""
     if errors not in ("raise", "null", "column"):
         raise ValueError(f"errors: expected 'raise', 'null' or 'column', not {errors!r}")
 
 
 def returned_type(ids: bool, errors: Errors) -> str:
-    """The type of `tamis.spark.matching.worker.match_rows`, as Spark writes it."""
+    """Return the type of `tamis.spark.matching.worker.match_rows`, as Spark writes it."""
     matched = "array<bigint>" if ids else "array<string>"
     return f"struct<matched: {matched}, error: string>" if errors == "column" else matched
 

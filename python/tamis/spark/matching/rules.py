@@ -6,7 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,10 @@ from tamis.query.hierarchy import Parents
 from tamis.query.predicates import load_predicate, open_registered
 from tamis.query.rules import compile_rules
 from tamis.spark.interpreters import check_python, is_connect
-from tamis.spark.matching.shipping import Location, ship
+from tamis.spark.matching.columns import Asked
+from tamis.spark.matching.following import FollowedQueries
+from tamis.spark.matching.shipping import ship, state_of
+from tamis.spark.matching.worker import State
 
 SNAPSHOT_SUFFIX = ".tamis"
 """The suffix of snapshot files; any other file is read as a file of queries."""
@@ -34,7 +37,7 @@ class RuleSet(NamedTuple):
 
     @classmethod
     def of(cls, queries: Any, hierarchies: Mapping[str, Parents] | None = None) -> RuleSet:
-        """The queries of a file, a snapshot, an engine, or anything that `tamis.query.rules.compile_rules` takes.
+        """Return the queries of a file, a snapshot, an engine, or of what `tamis.query.rules.compile_rules` takes.
 
         Queries of a file that are paused or expired are left out.
 
@@ -64,11 +67,29 @@ class RuleSet(NamedTuple):
         engine.save(path, opaque="names")
         return cls(engine, path)
 
-    def publish(self, spark: SparkSession) -> Location:
-        """A function that returns the path of the file in a worker: on one machine itself, else a copy."""
+    @property
+    def asked(self) -> Asked:
+        """A function that returns which parts of messages the queries ask for."""
+        return self.engine.asked
+
+    def publish(self, spark: SparkSession) -> Callable[[], State]:
+        """Return a function that returns the engine's state in a worker: the file on one machine, else a copy."""
         if not is_connect(spark):
             check_python(spark)
-        return ship(spark, self.path).location
+        return state_of(ship(spark, self.path).location)
+
+
+def rules_of(queries: Any, hierarchies: Mapping[str, Parents] | None = None) -> RuleSet | FollowedQueries:
+    """Return what `match` takes: queries that are followed, or any others as they are now.
+
+    Raises:
+        As `RuleSet.of`.
+    """
+    if not isinstance(queries, FollowedQueries):
+        return RuleSet.of(queries, hierarchies)
+    if hierarchies:
+        raise TamisError("hierarchies: followed queries have theirs from `follow`; expected none beside them")
+    return queries
 
 
 def _of_file(path: Path, hierarchies: Mapping[str, Parents]) -> Engine:
@@ -95,14 +116,14 @@ def _check_predicates(engine: Engine) -> None:
 
 
 def _new_path() -> Path:
-    """A path that no other snapshot of this session has: workers keep files of one name in one place."""
+    """Return a path that no other snapshot of this session has: workers keep files of one name in one place."""
     folder = Path(tempfile.mkdtemp(prefix="tamis-queries-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder / f"{folder.name}{SNAPSHOT_SUFFIX}"
 
 
 def _kept(snapshot: Path) -> Path:
-    """The snapshot under a name of its own, so that a file that replaces it later changes nothing."""
+    """Return the snapshot under a name of its own, so that a file that replaces it later changes nothing."""
     path = _new_path()
     try:
         os.link(snapshot, path)  # a snapshot is never changed, only replaced

@@ -16,6 +16,7 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from tamis.spark.interpreters import is_connect
+from tamis.spark.matching.worker import State
 
 Location = Callable[[], str]
 """Called in a worker; returns the path of the file there."""
@@ -25,7 +26,7 @@ class Shipped(NamedTuple):
     """A file that workers can open.
 
     Attributes:
-        location: of the file in a worker.
+        location: returns the path of the file in a worker.
         withdraw: called when no job uses the file any more; gives its memory back.
     """
 
@@ -38,7 +39,7 @@ def ship(spark: SparkSession, path: Path, kept: int = 0) -> Shipped:
 
     Args:
         spark: the session.
-        path: of the file, which is never changed. Its name is unique in the session, and ends with ``-NUMBER.tamis`` if
+        path: the file, which is never changed. Its name is unique in the session, and ends with ``-NUMBER.tamis`` if
             an executor may remove its older files.
         kept: the smallest number of a file of the same name that is still used; executors remove older ones.
     """
@@ -54,6 +55,14 @@ def ship(spark: SparkSession, path: Path, kept: int = 0) -> Shipped:
 def stay(path: Path, kept: int = 0) -> Shipped:
     """Leave a file where it is, for workers of this machine."""
     return Shipped(functools.partial(str, path), _nothing)
+
+
+def state_of(location: Location, changes: tuple[bytes, ...] = ()) -> Callable[[], State]:
+    """Return a function that returns an engine's state in a worker: the snapshot at `location`, and the changes since.
+
+    It is sent by value, so that a worker without tamis can call it.
+    """
+    return lambda: (location(), changes)
 
 
 class _Content:

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from tamis.query.hierarchy import Parents
 from tamis.spark.matching.operator import check_errors, in_worker, returned_type
-from tamis.spark.matching.rules import RuleSet
+from tamis.spark.matching.rules import rules_of
 
 
 def register_function(
@@ -30,17 +30,17 @@ def register_function(
 
     Args:
         spark: the session; only there is the function known.
-        queries: as for `tamis.spark.match`.
-        name: of the function; a function of that name is replaced.
+        queries: see `tamis.spark.match`.
+        name: the name of the function; a function of that name is replaced.
         ids: it returns subscription ids (array<bigint>) instead of keys (array<string>).
         errors: whether a row that cannot be read stops the job, or gives null.
-        hierarchies: as for `tamis.spark.match`.
+        hierarchies: see `tamis.spark.match`.
 
     Raises:
-        ConfigError, QueryError, SnapshotError: as `tamis.spark.match`.
+        ConfigError, QueryError, SnapshotError: see `tamis.spark.match`.
     """
     check_errors(errors)
-    call = in_worker(RuleSet.of(queries, hierarchies).publish(spark), "match_message", {"ids": ids, "errors": errors})
+    call = in_worker(rules_of(queries, hierarchies).publish(spark), "match_message", {"ids": ids, "errors": errors})
 
     def matched(message: pa.Array) -> pa.Array:
         return call(message)

@@ -5,16 +5,20 @@ It imports as little as possible, and not Spark, because every worker process pa
 from __future__ import annotations
 
 import functools
+import json
 import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tamis import Engine
 from tamis._core import read_messages
+from tamis.engine.replica import EngineChange, apply_change
 from tamis.errors import SnapshotError
 from tamis.query.predicates import open_registered
 
@@ -26,6 +30,9 @@ ENGINES_MAX = 4
 KEYS_KEPT_MAX = 1_000_000
 """Number of keys for each snapshot beyond which all are forgotten before the next Arrow batch."""
 
+ID_MAX = 1 << 26
+"""Subscription ids from this one on, of engines that have seen so many changes, have their keys read for each batch."""
+
 TIMED_ROWS_MAX = 100
 """Maximum number of messages of an Arrow batch that are timed one by one."""
 
@@ -35,47 +42,88 @@ _EXPLAINED = pa.struct(
 )
 
 
-def open_engine(path: str) -> Engine:
-    """The engine of a snapshot, mapped once per process as long as the file stays the same.
+State = tuple[str, tuple[bytes, ...]]
+"""An engine's state: the path of a snapshot here, and the changes since then (`tamis.engine.replica`), oldest first."""
+
+
+def read_state(path: str) -> State:
+    """Return the state that is in a file now, which `tamis.spark.matching.following` writes.
+
+    Cost: 2 µs if the file is the one that was read last.
+    """
+    status = os.stat(path)  # noqa: PTH116 - once per batch, and pathlib takes four times as long
+    return _read_state(path, status.st_ino, status.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=ENGINES_MAX)
+def _read_state(path: str, _inode: int, _mtime_ns: int) -> State:
+    state = json.loads(Path(path).read_text(encoding="utf-8"))
+    return state["path"], tuple(change.encode() for change in state["changes"])
+
+
+def open_engine(state: State) -> Engine:
+    """Return the engine in a state. The snapshot is mapped once per process as long as the file stays the same.
+
+    A change is applied once per process. It is the same for all states of a snapshot that have so many changes.
 
     Raises:
         SnapshotError: the file is absent, or is no snapshot.
         ConfigError: it names an expensive predicate that no package installed here registers.
 
-    Cost: 2 µs if it is open already, else 0.2 ms and one check of the whole index.
+    Cost: 2 µs if it is open already, and a few µs for each changed query; else 0.2 ms and one check of the whole index.
     """
+    path, changes = state
     try:
         status = os.stat(path)  # noqa: PTH116 - once per batch, and pathlib takes four times as long
     except OSError as error:
         raise SnapshotError(f"{path}: the snapshot of the queries cannot be read here: {error.strerror}") from error
-    return _open(path, status.st_ino, status.st_mtime_ns)
+    return _opened(path, status.st_ino, status.st_mtime_ns).after(changes)
 
 
 @functools.lru_cache(maxsize=ENGINES_MAX)
-def _open(path: str, _inode: int, _mtime_ns: int) -> Engine:
-    engine = open_registered(path)
-    engine.match({})  # the first match checks the whole index: the time of no message should include that
-    return engine
+def _opened(path: str, _inode: int, _mtime_ns: int) -> _Opened:
+    return _Opened(path)
+
+
+class _Opened:
+    """A snapshot that is mapped, and the engine that changes have made of it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._open()
+
+    def after(self, changes: Sequence[bytes]) -> Engine:
+        """Return the engine after some changes; if it has more of them already, it is opened again."""
+        if len(changes) < self._count:
+            self._open()
+        for change in changes[self._count :]:
+            apply_change(self._engine, EngineChange.decode(change))
+            self._count += 1
+        return self._engine
+
+    def _open(self) -> None:
+        self._engine, self._count = open_registered(self._path), 0
+        self._engine.match({})  # the first match checks the whole index: the time of no message should include that
 
 
 def match_rows(
-    path: str, names: Sequence[str], columns: Sequence[pa.Array], *, ids: bool = False, errors: Errors = "raise"
+    state: State, names: Sequence[str], columns: Sequence[pa.Array], *, ids: bool = False, errors: Errors = "raise"
 ) -> pa.Array:
-    """The subscriptions that each row satisfies: list<string>, their keys.
+    """Return the subscriptions that each row satisfies: list<string>, their keys.
 
     Args:
-        path: of the snapshot.
-        names: of the columns: ``properties``, and perhaps ``topic`` and ``body``; or those of properties.
+        state: the state of the engine.
+        names: the names of the columns: ``properties``, and perhaps ``topic`` and ``body``; or those of properties.
         columns: one array per name, all of the same length.
         ids: list<int64>, their ids, instead.
-        errors: of a row that cannot be read: it ends the batch, is null, or is null with its reason, as
+        errors: the errors of a row that cannot be read: it ends the batch, is null, or is null with its reason, as
             struct<matched, error: string>.
 
     Raises:
         TypeError: a key is not text.
         ValueError: a row cannot be read, and `errors` says raise.
     """
-    engine = open_engine(path)
+    engine = open_engine(state)
     result = engine.match_batch(pa.Table.from_arrays(list(columns), names=list(names)), errors=errors)
     found = result.field("ids") if errors == "column" else result
     matched = _signed(found) if ids else _keys(engine, found)
@@ -84,21 +132,21 @@ def match_rows(
     return pa.StructArray.from_arrays([matched, result.field("error")], names=["matched", "error"])
 
 
-def match_message(path: str, message: pa.Array, *, ids: bool = False, errors: Errors = "raise") -> pa.Array:
+def match_message(state: State, message: pa.Array, *, ids: bool = False, errors: Errors = "raise") -> pa.Array:
     """Match messages in one column: a struct of all parts, or what is allowed for ``properties``."""
     if not pa.types.is_struct(message.type) or {field.name for field in message.type} == {"value", "metadata"}:
-        return match_rows(path, ["properties"], [message], ids=ids, errors=errors)
+        return match_rows(state, ["properties"], [message], ids=ids, errors=errors)
     names = [field.name for field in message.type]
-    return match_rows(path, names, message.flatten(), ids=ids, errors=errors)
+    return match_rows(state, names, message.flatten(), ids=ids, errors=errors)
 
 
-def explain_rows(path: str, names: Sequence[str], columns: Sequence[pa.Array], *, key: str) -> pa.Array:
-    """Why the query of `key` is true, false or unknown for each row; null for a row that cannot be read.
+def explain_rows(state: State, names: Sequence[str], columns: Sequence[pa.Array], *, key: str) -> pa.Array:
+    """Return why the query of `key` is true, false or unknown for each row; null for a row that cannot be read.
 
     Raises:
         KeyError: there is no such query.
     """
-    engine = open_engine(path)
+    engine = open_engine(state)
     messages = read_messages(pa.Table.from_arrays(list(columns), names=list(names)))
     return pa.array([None if it is None else _explanation(engine, key, *it) for it in messages], _EXPLAINED)
 
@@ -109,8 +157,8 @@ def _explanation(engine: Engine, key: str, properties: dict[str, Any], topic: st
     return {"result": found.result, "predicates": predicates, "missing": list(found.missing)}
 
 
-def match_ids_timed(path: str, names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
-    """The ids of each row, and the time that matching took: struct<ids: list<int64>, us: double, error: string>.
+def match_ids_timed(state: State, names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
+    """Return the ids of each row, and the time that matching took: struct<ids: list<int64>, us: double, error: string>.
 
     A row that cannot be read has no ids, and the reason in ``error``.
 
@@ -118,7 +166,7 @@ def match_ids_timed(path: str, names: Sequence[str], columns: Sequence[pa.Array]
     of a call without rows: workers share the cores with Spark, and waiting for a core says nothing about matching. The
     ``us`` of the other rows is null.
     """
-    engine, count = open_engine(path), len(columns[0])
+    engine, count = open_engine(state), len(columns[0])
     batch = pa.RecordBatch.from_arrays(list(columns), names=list(names))
     first_timed = max(0, count - TIMED_ROWS_MAX)
     call_us = min(_match_timed(engine, batch.slice(0, 0))[1] for _ in range(5))
@@ -134,39 +182,74 @@ def _match_all(engine: Engine, batch: pa.RecordBatch) -> pa.StructArray:
 
 
 def _match_timed(engine: Engine, batch: pa.RecordBatch) -> tuple[pa.StructArray, float]:
-    """The ids for each row of `batch`, and the CPU time of the call in µs."""
+    """Return the ids for each row of `batch`, and the CPU time of the call in µs."""
     started = time.thread_time_ns()
     found = _match_all(engine, batch)
     return found, (time.thread_time_ns() - started) / 1000
 
 
 def _keys(engine: Engine, ids: pa.ListArray) -> pa.ListArray:
-    """The keys of ids, as text."""
-    distinct = ids.flatten().unique()
-    keys = pa.array(_texts(engine, distinct.to_pylist()), pa.string())
-    return _with_values(ids, keys.take(pc.index_in(ids.flatten(), distinct)))
+    """Return the keys of ids, as text."""
+    column = _column_of(engine)
+    column.make_room()
+    return _with_values(ids, column.of(ids.values))
 
 
-def _texts(engine: Engine, ids: list[int]) -> list[str]:
-    """The keys of ids; one that was asked for before is remembered, since looking it up takes 3 µs.
+_Numbers = npt.NDArray[np.integer[Any]]
 
-    Raises:
-        TypeError: a key is not text.
-    """
-    known = _known_keys(engine)
-    if len(known) > KEYS_KEPT_MAX:
-        known.clear()
-    if new := [subscription_id for subscription_id in ids if subscription_id not in known]:
-        keys = engine.keys(new)
+
+class _KeyColumn:
+    """The keys of an engine as Arrow text. A key is read once, which takes 3 µs; then Arrow copies it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._keys: pa.StringArray = pa.array([], pa.string())
+        self._positions: _Numbers = np.empty(0, np.int32)  # by id
+
+    def of(self, ids: pa.UInt64Array) -> pa.StringArray:
+        """Return the keys of subscription ids.
+
+        Raises:
+            TypeError: a key is not text.
+        """
+        wanted = ids.to_numpy()
+        if wanted.size and int(wanted.max()) >= ID_MAX:
+            distinct, ranks = np.unique(wanted, return_inverse=True)
+            return self._read(distinct).take(pa.array(ranks))
+        positions = self._positions_of(wanted)
+        if (unknown := positions < 0).any():
+            self._learn(np.unique(wanted[unknown]))
+            positions = self._positions_of(wanted)
+        return self._keys.take(pa.array(positions))
+
+    def make_room(self) -> None:
+        """Forget all keys if they are too many."""
+        if len(self._keys) > KEYS_KEPT_MAX:
+            self._keys, self._positions = pa.array([], pa.string()), np.empty(0, np.int32)
+
+    def _positions_of(self, ids: _Numbers) -> _Numbers:
+        """Return the positions of ids in the column; -1 of those that are not there."""
+        if ids.size and (last := int(ids.max())) >= self._positions.size:
+            more = np.full(last + 1 - self._positions.size, -1, np.int32)
+            self._positions = np.concatenate([self._positions, more])
+        positions: _Numbers = self._positions[ids]
+        return positions
+
+    def _learn(self, ids: _Numbers) -> None:
+        keys = self._read(ids)
+        self._positions[ids] = np.arange(len(self._keys), len(self._keys) + len(keys))
+        self._keys = pa.concat_arrays([self._keys, keys])
+
+    def _read(self, ids: _Numbers) -> pa.StringArray:
+        keys = self._engine.keys(ids.tolist())
         if wrong := [key for key in keys if not isinstance(key, str)]:
             raise TypeError(f"key {wrong[0]!r}: `matched` holds text; use match(..., ids=True) and engine.keys(ids)")
-        known.update(zip(new, keys, strict=True))
-    return [known[subscription_id] for subscription_id in ids]
+        return pa.array(keys, pa.string())
 
 
 @functools.lru_cache(maxsize=ENGINES_MAX)
-def _known_keys(_engine: Engine) -> dict[int, str]:
-    return {}
+def _column_of(engine: Engine) -> _KeyColumn:
+    return _KeyColumn(engine)
 
 
 def _signed(ids: pa.ListArray) -> pa.ListArray:
@@ -175,6 +258,6 @@ def _signed(ids: pa.ListArray) -> pa.ListArray:
 
 
 def _with_values(lists: pa.ListArray, values: pa.Array) -> pa.ListArray:
-    """Lists of the same lengths, and null where `lists` is."""
+    """Return lists of the same lengths, and null where `lists` is."""
     mask = lists.is_null() if lists.null_count else None
     return pa.ListArray.from_arrays(lists.offsets, values, mask=mask)

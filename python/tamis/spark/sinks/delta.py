@@ -31,14 +31,14 @@ class DeltaSink:
 
     def __init__(self, store: Store, folder: Path) -> None:
         self._store, self._folder = store, folder
-        # A notification comes after its message, so that who reads the tables finds the message of each.
+        # Messages are committed first, so that a reader of the tables finds the message of each notification.
         self._tables = {name: Table(folder / name, schema) for name, schema in TABLES.items()}
 
     def write(self, batch: Batch, frame: DataFrame, snapshot: Snapshot) -> Written:
         """Match and write files in one Spark action, then commit: see `Sink`."""
         matching = Matching(frame, snapshot, batch.publication)
         function = in_worker(
-            snapshot.shipped.location,
+            snapshot.state,
             "write_rows",
             {
                 "folder": str(self._folder),

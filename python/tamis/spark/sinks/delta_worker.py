@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tamis.spark.matching.worker import State
 from tamis.spark.sinks.names import COUNTED, NamedQueries, NamedQuery, counted, named
 
 _BATCH = [("stream", pa.string()), ("batch_id", pa.int64())]
@@ -31,25 +32,25 @@ TABLES = {
 RETURNED = pa.schema([*COUNTED, ("path", pa.string()), ("size", pa.int64())])
 """The result of a task: its counts, and of each file its table, its number of rows, its path and its size."""
 
-_ROWS = 100  # Arrow's rows that are Python's at a time
+_ROWS = 100  # rows of Arrow that are converted to Python at a time
 _GROUP_ROWS = 100_000
-_GROUP_CHARACTERS = 16 << 20  # of a group of rows, which is in memory at once
+_GROUP_CHARACTERS = 16 << 20  # rows of one row group, which is in memory at once
 
 
 def write_rows(
-    path: str, batches: Iterator[pa.RecordBatch], *, folder: str, source: str, stream: str, batch_id: int
+    state: State, batches: Iterator[pa.RecordBatch], *, folder: str, source: str, stream: str, batch_id: int
 ) -> Iterator[pa.RecordBatch]:
     """Write all rows of a partition; return what was counted, and the files, which are on disk.
 
     Args:
-        path: of the snapshot here.
-        batches: rows as those of `Matching`.
-        folder: of the tables, the same on every machine.
+        state: the state of the engine here.
+        batches: the rows of `Matching`.
+        folder: the folder of the tables, the same on every machine.
         source: the adapter's name.
-        stream: of the batch.
+        stream: the stream of the batch.
         batch_id: the number of the batch.
     """
-    rows = _Rows(path, Path(folder), {"source": source, "stream": stream, "batch_id": batch_id})
+    rows = _Rows(state, Path(folder), {"source": source, "stream": stream, "batch_id": batch_id})
     for batch in batches:
         for start in range(0, batch.num_rows, _ROWS):
             rows.add(batch.slice(start, _ROWS))
@@ -59,8 +60,8 @@ def write_rows(
 class _Rows:
     """The rows of one partition on their way to the tables."""
 
-    def __init__(self, path: str, folder: Path, constant: dict[str, Any]) -> None:
-        self._queries, self._source = NamedQueries(path, NamedQuery), constant["source"]
+    def __init__(self, state: State, folder: Path, constant: dict[str, Any]) -> None:
+        self._queries, self._source = NamedQueries(state, NamedQuery), constant["source"]
         self._files = {name: _File(folder / name, schema, constant) for name, schema in TABLES.items()}
         self._counts: Counter[int] = Counter()
         self._matched = self._dead = 0
@@ -97,8 +98,8 @@ class _File:
     """A Parquet file of a table; it is made when there are rows.
 
     Args:
-        folder: of the table.
-        schema: of its rows.
+        folder: the folder of the table.
+        schema: the schema of its rows.
         constant: the columns that are the same in each row.
     """
 

@@ -16,7 +16,7 @@ from tamis.spark.sinks.sink import MESSAGE_COLUMNS, Batch, Matching, Written
 from tamis.spark.snapshots import Snapshot
 from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store, notification_id
 
-_PART_ROWS = 100  # Arrow's rows that are Python's at a time
+_PART_ROWS = 100  # rows of Arrow that are converted to Python at a time
 _PART_MATCHES = 1_000
 
 
@@ -49,19 +49,19 @@ def make_results(rows: pa.Table, read: int, snapshot: Snapshot, source: str) -> 
         message = MessageRow(source, **{name: row[name] for name in MESSAGE_COLUMNS} | texts)
         yield BatchResult(matched_count=1)
         for start in range(0, len(row["ids"]), _PART_MATCHES):
-            queries = snapshot.records_of(row["ids"][start : start + _PART_MATCHES])
+            queries = snapshot.names_of(row["ids"][start : start + _PART_MATCHES])
             notifications = [
-                Notification(notification_id(query.key, query.version, *named), query.key, query.version, *key)
-                for query in queries
+                Notification(notification_id(query, version, *named), query, version, *key)
+                for query, version in queries
             ]
             yield BatchResult([message], notifications)
 
 
 def _count_by_query(rows: pa.Table, snapshot: Snapshot) -> Counter[str]:
-    """The number of matches of each query."""
+    """Return the number of matches of each query."""
     counts = pc.value_counts(pc.list_flatten(rows.filter(pc.is_null(rows["error"]))["ids"]))
-    queries = snapshot.records_of(counts.field("values").to_pylist())
-    return Counter({query.key: n for query, n in zip(queries, counts.field("counts").to_pylist(), strict=True)})
+    queries = snapshot.names_of(counts.field("values").to_pylist())
+    return Counter({key: n for (key, _), n in zip(queries, counts.field("counts").to_pylist(), strict=True)})
 
 
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from tamis.store_place import ServerUrl
 
 
 def sink_of(store: Store, notifications: Path | None) -> Sink:
-    """The sink that writes to the Delta tables in the folder `notifications`; without it, the one of the store."""
+    """Return the sink for the Delta tables in the folder `notifications`, or without it the sink for the store."""
     if notifications is not None:
         from tamis.spark.sinks.delta import DeltaSink  # needs deltalake, which is an extra
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from tamis.spark.matching.worker import open_engine
+from tamis.spark.matching.worker import State, open_engine
 
 COUNTED = pa.schema([("kind", pa.string()), ("key", pa.string()), ("count", pa.int64())])
 """The result of a task: the number of messages that ``matched`` or are ``dead``, and of matches of each ``query``."""
@@ -26,7 +26,7 @@ class NamedQuery:
         self._named = json.dumps([key, version], separators=(",", ":"))[:-1] + ","
 
     def id_of(self, message: str) -> str:
-        """The id of the notification about a message that `named` names, as `tamis.store.notification_id`."""
+        """Return the id of the notification about a message that `named` names, as `tamis.store.notification_id`."""
         return hashlib.sha256((self._named + message).encode()).hexdigest()[:32]
 
 
@@ -37,16 +37,16 @@ class NamedQueries(Generic[Q]):
     """The queries of a snapshot by their subscription ids, each asked for once.
 
     Args:
-        path: of the snapshot here.
-        kind: makes a query of its key and version.
+        state: the state of the engine here.
+        kind: a function that makes a query from its key and version.
     """
 
-    def __init__(self, path: str, kind: type[Q]) -> None:
-        self._engine, self._kind = open_engine(path), kind
+    def __init__(self, state: State, kind: type[Q]) -> None:
+        self._engine, self._kind = open_engine(state), kind
         self._known: dict[int, Q] = {}
 
     def of(self, ids: Sequence[int]) -> list[Q]:
-        """The queries of some subscriptions, in their order."""
+        """Return the queries of some subscriptions, in their order."""
         known = self._known
         if new := [one for one in ids if one not in known]:
             for one, (key, version) in zip(new, self._engine.keys(new), strict=True):
@@ -54,7 +54,7 @@ class NamedQueries(Generic[Q]):
         return [known[one] for one in ids]
 
     def by_key(self, counts: Counter[int]) -> Counter[str]:
-        """Counts of subscriptions as counts of keys."""
+        """Return counts of subscriptions as counts of keys."""
         found: Counter[str] = Counter()
         for one, count in counts.items():
             found[self._known[one].key] += count

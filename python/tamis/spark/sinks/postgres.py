@@ -29,7 +29,7 @@ class PostgresSink:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        store.drop_staging()  # what a run that was killed has left
+        store.drop_staging()  # tables or files that a killed run has left
 
     def write(self, batch: Batch, frame: DataFrame, snapshot: Snapshot) -> Written:
         """Match and copy in one Spark action, then commit: see `Sink`. A server that goes away is waited for."""
@@ -53,7 +53,7 @@ class PostgresSink:
         matching = Matching(frame, snapshot, batch.publication)
         conninfo = self._store.conninfo()
         function = in_worker(
-            snapshot.shipped.location,
+            snapshot.state,
             "copy_rows",
             {"conninfo": conninfo, "place": str(self._store.path), "staging": staging, "source": batch.source},
             "tamis.spark.sinks.postgres_worker",
@@ -74,5 +74,5 @@ class PostgresSink:
 
 
 def _told(error: PySparkException) -> Exception:
-    """What a task could not write, as the store's error; another error as it is."""
+    """Return what a task could not write, as the store's error; another error as it is."""
     return StoreError(reason(error)) if _STORE in str(error) else error

@@ -11,11 +11,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from tamis.errors import StoreError
+from tamis.spark.matching.worker import State
 from tamis.spark.sinks.names import NamedQueries, NamedQuery, counted, named
 from tamis.store.postgres import WAIT_S, connect, explain, is_lost
 from tamis.store.staging import Staging
 
-_ROWS = 100  # Arrow's rows that are Python's at a time
+_ROWS = 100  # rows of Arrow that are converted to Python at a time
 _COPY_BYTES = 1 << 20
 _MESSAGES_OF_TASK_MAX = 1 << 40
 
@@ -27,14 +28,14 @@ class ServerLostError(RuntimeError):
 
 
 def copy_rows(
-    path: str, batches: Iterator[pa.RecordBatch], *, conninfo: str, place: str, staging: Staging, source: str
+    state: State, batches: Iterator[pa.RecordBatch], *, conninfo: str, place: str, staging: Staging, source: str
 ) -> Iterator[pa.RecordBatch]:
     """Copy all rows of a partition in one transaction; return what was counted.
 
     Args:
-        path: of the snapshot here.
-        batches: rows as those of `Matching`.
-        conninfo: of the server.
+        state: the state of the engine here.
+        batches: the rows of `Matching`.
+        conninfo: how libpq reaches the server.
         place: the same without the password, for errors.
         staging: the tables.
         source: the adapter's name.
@@ -47,7 +48,7 @@ def copy_rows(
         with connect(conninfo, WAIT_S) as connection:
             task = TaskContext.get()
             first = (task.partitionId() if task else 0) * _MESSAGES_OF_TASK_MAX
-            copy = _Copy(connection, staging, source, path, first)
+            copy = _Copy(connection, staging, source, state, first)
             for batch in batches:
                 for start in range(0, batch.num_rows, _ROWS):
                     copy.add(batch.slice(start, _ROWS))
@@ -63,10 +64,10 @@ class _Copy:
     """The rows of one partition on their way to the server."""
 
     def __init__(
-        self, connection: psycopg.Connection[Any], staging: Staging, source: str, path: str, first: int
+        self, connection: psycopg.Connection[Any], staging: Staging, source: str, state: State, first: int
     ) -> None:
         self._connection, self._staging, self._source = connection, staging, source
-        self._queries = NamedQueries(path, _Query)
+        self._queries = NamedQueries(state, _Query)
         self._message = first
         self._texts: dict[str, list[str]] = {name: [] for name in staging.tables()}
         self._size = 0
@@ -132,5 +133,5 @@ class _Query(NamedQuery):
 
 
 def _line(fields: Sequence[Any]) -> str:
-    """A line of COPY's text."""
+    """Return a line of COPY's text."""
     return "\t".join("\\N" if it is None else str(it).translate(_ESCAPES) for it in fields) + "\n"

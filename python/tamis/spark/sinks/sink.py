@@ -27,11 +27,11 @@ class Batch:
     """A batch that is to be written.
 
     Attributes:
-        stream: names the checkpoint that counts `number`.
-        number: of the batch in its stream.
+        stream: the name of the checkpoint that counts `number`.
+        number: the number of the batch in its stream.
         source: the adapter's name.
         default_deliveries: the deliveries of queries that name none.
-        publication: where the messages are published, too.
+        publication: the broker to which the messages are also published.
     """
 
     stream: str
@@ -46,12 +46,12 @@ class Written:
     """The outcome of a batch.
 
     Attributes:
-        counts: those on record.
+        counts: the counts on record.
         dead: number of messages that could not be read.
         by_query: key of a query -> number of its matches.
         match_us: percentiles of the time to match a message, in µs.
         timed: number of messages that were timed.
-        unpublished: what to tell of messages that could not be published; None if all could.
+        unpublished: a sentence about messages that could not be published; None if all could.
     """
 
     counts: BatchCounts
@@ -76,18 +76,16 @@ class Sink(Protocol):
 class Matching:
     """The rows of a batch that matched or could not be read, as a DataFrame; and what Spark counted of all rows.
 
-    Whoever collects them matches, and publishes where that is asked for.
+    Collecting the rows matches them, and publishes them if that was asked for.
 
     Attributes:
-        rows: with the columns of messages, `error`, `raw`, `identity` and `ids`, those of the subscriptions.
+        rows: the rows, with the columns of messages, `error`, `raw`, `identity`, and the subscriptions' `ids`.
     """
 
     def __init__(self, frame: DataFrame, snapshot: Snapshot, publication: Publication | None) -> None:
         unpublished = F.lit(None) if publication is None else publication.column(frame, _properties_text(frame))
         returned = "struct<ids: array<bigint>, us: double, error: string>"
-        match = worker_column(
-            message_columns(frame, snapshot.asked), snapshot.shipped.location, "match_ids_timed", returned
-        )
+        match = worker_column(message_columns(frame, snapshot.asked), snapshot.state, "match_ids_timed", returned)
         self._observed = Observation()
         # Spark moves no filter below an observation, so each row is matched once, and every row is counted.
         self.rows = (
@@ -121,7 +119,7 @@ class Matching:
 
 
 def _raw(frame: DataFrame) -> Column:
-    """What is kept of a message that the queries cannot read: its properties, or else its body."""
+    """Return what is kept of a message that the queries cannot read: its properties, or else its body."""
     return F.encode(F.coalesce(_properties_text(frame), F.col("body"), F.lit("")), "UTF-8")
 
 
@@ -131,7 +129,7 @@ def _told(metrics: Mapping[str, Any]) -> str | None:
 
 
 def _properties_text(frame: DataFrame) -> Column:
-    """The properties as JSON text."""
+    """Return the properties as JSON text."""
     if isinstance(frame.schema["properties"].dataType, StringType):
         return F.col("properties")
     return F.to_json("properties", _TIME_FORMAT)

@@ -157,7 +157,7 @@ class AmqpSource(LiveSource):
         last = spool.last(0, None)
         self._unacknowledged.extend((last, method.delivery_tag) for method, _, _ in arrived)
         if last == 0:
-            self.processed(last)  # all were known already
+            self.processed(last)  # every message was known before
 
     def _key(self, method: Any, properties: Any, body: bytes) -> str | None:
         """Return the name of a message; None if it waits already."""
@@ -171,7 +171,7 @@ class AmqpSource(LiveSource):
         return f"{digest}:{uuid.uuid4().hex}"
 
     def _item(self, key: str, method: Any, properties: Any, body: bytes) -> Item:
-        """The message as a JSON object: its headers, its properties and its body, whose own members come first."""
+        """Return the message as a JSON object of headers, properties and body. Members of the body take precedence."""
         names = {name: getattr(properties, name, None) for name in _PROPERTIES}
         members = {**(properties.headers or {}), **{name: value for name, value in names.items() if value is not None}}
         if properties.timestamp is not None:
@@ -220,13 +220,13 @@ def _pika() -> Any:
 
 
 def _shown(url: str) -> str:
-    """An address without a password."""
+    """Return an address without a password."""
     parts = urlsplit(url)
     return url if parts.password is None else url.replace(f":{parts.password}@", "@")
 
 
 def _reason(error: Exception) -> str:
-    """One line for a user from an error of pika, which may have its text in its cause."""
+    """Return one line for a user from an error of pika, which may have its text in its cause."""
     while not str(error) and error.__cause__ is not None and isinstance(error.__cause__, Exception):
         error = error.__cause__
     text = getattr(error, "reply_text", "") or str(error) or repr(error)

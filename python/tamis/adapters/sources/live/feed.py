@@ -14,12 +14,11 @@ from typing import Any, ClassVar, Final
 
 from tamis import text_file
 from tamis.adapters.options import option
-from tamis.adapters.rows import Row, digest_of, signature_of
+from tamis.adapters.rows import Row, digest_of, document_of, signature_of
 from tamis.adapters.sources.live.feed_items import FEED_PROPERTIES, feed_items
 from tamis.adapters.sources.live.fetch import Bounds, Validators, check_url, fetch
 from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, back_off_s, secret
 from tamis.adapters.sources.live.spool import Item, Spool
-from tamis.adapters.xml import to_xml
 from tamis.errors import AdapterError, ConfigError
 
 LIST_BYTES_MAX: Final = 1 << 20
@@ -32,7 +31,7 @@ class FeedOptions(LiveOptions):
     Attributes:
         url: the address of a feed; or several, separated by spaces; or ``@file`` with one per line.
         updates: whether an item is a new message when its title or text has changed.
-        timeout_s: for one feed.
+        timeout_s: the time limit for one feed.
         size_bytes_max: maximum size of one feed, decompressed.
         user: the name to log in with.
         password_env: the environment variable with the password.
@@ -93,7 +92,7 @@ class FeedSource(LiveSource):
         body = members.pop("body")
         times = {name: members[name] and datetime.fromisoformat(members[name]) for name in ("date", "updated")}
         properties = members | times | {"source": self.options.source or members["source"]}
-        xml = to_xml(properties, body) if self.options.xml else None
+        xml = document_of(properties, body, self.options.xml)
         signature = signature_of(body, self.signature_stop_words)
         return Row(item.place, 0, digest_of(item.content), topic, properties, body, xml, signature, identity=item.key)
 
@@ -165,5 +164,5 @@ class FeedSource(LiveSource):
 
 
 def _state(known: Iterable[Any], was_read: bool = True) -> dict[str, Any]:
-    """What is kept of a feed that has not failed; those that it had when it was first read may be old."""
+    """Return what is kept of a feed that has not failed; those that it had when it was first read may be old."""
     return {"known": list(known), "failures": 0, "until": 0.0, "reason": None, "was_read": was_read}

@@ -38,7 +38,7 @@ _GLOBAL_ID = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
 def feed_items(content: bytes, url: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The key and the members of each item of a feed, in the order of the feed.
+    """Yield the key and the members of each item of a feed, in the order of the feed.
 
     The members are those of `FEED_PROPERTIES`, with times as text, and ``body``. The key names the item: its guid or
     id, else its link, else a digest of its text. An id that is not an address is one of its feed's host.
@@ -48,7 +48,7 @@ def feed_items(content: bytes, url: str) -> Iterator[tuple[str, dict[str, Any]]]
         url: where it was fetched, for relative links.
 
     Raises:
-        LookError: it is no feed.
+        LookError: it is not a feed.
         AdapterError: a package is not installed.
 
     Cost: 1 ms for a well-formed feed of 20 items, 100 ms for a broken one.
@@ -112,7 +112,7 @@ def _item(entry: Any, url: str, title: str | None) -> dict[str, Any]:
 
 
 def _body(entry: Any) -> str | None:
-    """The content, else the summary, as text."""
+    """Return the content, else the summary, as text."""
     for part in _of(entry, "content", []) or []:
         value = _of(part, "value")
         if isinstance(value, str) and value.strip():
@@ -121,7 +121,7 @@ def _body(entry: Any) -> str | None:
 
 
 def _text(value: Any) -> str | None:
-    """The text of a value that may be HTML."""
+    """Return the text of a value that may be HTML."""
     if not isinstance(value, str) or not value.strip():
         return None
     value = value[:TEXT_MAX]
@@ -139,7 +139,7 @@ def _of(mapping: Any, name: str, default: Any = None) -> Any:
 
 
 def _time(text: Any) -> str | None:
-    """A time in UTC, as RFC 3339 writes it; None if it cannot be read."""
+    """Return a time in UTC, as RFC 3339 writes it; None if it cannot be read."""
     if not isinstance(text, str):
         return None
     try:

@@ -14,13 +14,13 @@ from urllib.parse import urljoin, urlsplit
 
 from tamis.adapters.sources.live.source import LookError
 from tamis.errors import AdapterError
+from tamis.loopback import is_loopback
 from tamis.retry_after import retry_after_s
 
 if TYPE_CHECKING:
     from httpx2 import Response
 
 RETRY_AFTER_S_MAX: Final = 86_400.0
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _REDIRECTS_MAX: Final = 10
 _AGENT: Final = "tamis (feed reader)"
 
@@ -43,8 +43,8 @@ class Bounds(NamedTuple):
     """The bounds of a request.
 
     Attributes:
-        seconds: for the whole of it.
-        size_bytes: of the body, decompressed.
+        seconds: the time limit for the whole request.
+        size_bytes: the maximum size of the body, decompressed.
     """
 
     seconds: float
@@ -55,14 +55,14 @@ def check_url(url: str, *, with_secret: bool) -> None:
     """Check that something can be fetched from an address.
 
     Raises:
-        AdapterError: it is no address, or a secret would travel in the clear.
+        AdapterError: it is not an address, or a secret would be sent without TLS.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise AdapterError(f"url: expected an address that begins with https:// or http://, not '{url}'")
     if parts.username or parts.password:
         raise AdapterError("url: expected an address without a password; use user and password_env or password_file")
-    if with_secret and parts.scheme == "http" and parts.hostname not in _LOCAL:
+    if with_secret and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise AdapterError(f"url: a secret for {parts.hostname} needs https")
 
 
@@ -102,7 +102,7 @@ def fetch(known: Validators, bounds: Bounds, authorization: str | None = None) -
 
 
 def _moved(url: str, response: Response) -> str:
-    """The address after redirections that are for good, up to the first that is not."""
+    """Return the address after redirections that are for good, up to the first that is not."""
     for step in response.history:
         if step.status_code not in (301, 308):
             break

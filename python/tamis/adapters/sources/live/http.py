@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import json
 import uuid
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from tamis.adapters.rows import digest_of
 from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, secret
 from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.errors import AdapterError
+from tamis.loopback import is_loopback
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -80,8 +80,7 @@ class HttpSource(LiveSource):
         token = self._token()
         if (self.options.cert_file is None) != (self.options.key_file is None):
             raise AdapterError("expected cert_file and key_file, or neither")
-        is_local = host == "localhost" or (_is_ip(host) and ipaddress.ip_address(host).is_loopback)
-        if not is_local and (token is None or self.options.cert_file is None):
+        if not is_loopback(host) and (token is None or self.options.cert_file is None):
             raise AdapterError(
                 f"listen: {host} can be reached by others; expected token_env or token_file, and cert_file with "
                 "key_file. Or listen on 127.0.0.1, behind a proxy"
@@ -89,7 +88,7 @@ class HttpSource(LiveSource):
 
     @property
     def port(self) -> int:
-        """The port that is listened on; 0 while it is not."""
+        """The port on which it listens; 0 if it does not listen."""
         return self._server.port if self._server is not None else 0
 
     def is_due(self, spool: Spool) -> bool:
@@ -151,10 +150,10 @@ class HttpSource(LiveSource):
         return Starlette(routes=[Route("/", take, methods=["POST"])])
 
     def _items(self, content: bytes, request: Request) -> list[Item]:
-        """The messages of a request.
+        """Return the messages of a request.
 
         Raises:
-            _RefusedError: one of them is no JSON object, or there are too many; none is taken.
+            _RefusedError: one of them is not a JSON object, or there are too many; none is taken.
         """
         kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         if kind not in ("application/json", "application/x-ndjson"):
@@ -194,7 +193,7 @@ class HttpSource(LiveSource):
 
 
 class _RefusedError(Exception):
-    """A request that is not taken, with the status of its answer."""
+    """A request that is refused, with the status of its answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -219,11 +218,3 @@ def _refusal(status: int, error: str) -> JSONResponse:
     from starlette.responses import JSONResponse
 
     return JSONResponse({"error": error}, status, {"Retry-After": _RETRY_S} if status == 503 else None)
-
-
-def _is_ip(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

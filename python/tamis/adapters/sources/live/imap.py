@@ -21,6 +21,7 @@ from tamis.adapters.rows import RAW_KEPT_BYTES, digest_of, too_large
 from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, secret
 from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.errors import AdapterError
+from tamis.loopback import is_loopback
 
 if TYPE_CHECKING:
     from imapclient import IMAPClient
@@ -29,7 +30,6 @@ IDLE_S_MAX: Final = 25 * 60.0
 """A server may end a connection that has idled for 30 minutes."""
 FETCH_BYTES: Final = 16 << 20
 FETCH_COUNT: Final = 500
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class ImapOptions(LiveOptions):
         ca_file: certificates to trust instead of the system's.
         folders: the folders to read, separated by commas.
         idle: whether the server is asked to say at once that the first folder has changed, if it can.
-        timeout_s: for each step.
+        timeout_s: the time limit for each step.
     """
 
     host: str = option("", required="the name of a mail server")
@@ -89,7 +89,7 @@ class ImapSource(LiveSource):
         super().check()
         options = self.options
         self._login()
-        if options.tls == "none" and options.host not in _LOCAL:
+        if options.tls == "none" and not is_loopback(options.host):
             raise AdapterError(f'tls: a password for {options.host} needs tls = "tls" or "starttls"')
         if not self._folders():
             raise AdapterError("folders: expected names of folders, as in INBOX, Lists")
@@ -143,7 +143,7 @@ class ImapSource(LiveSource):
         return len(uids)
 
     def _fetch(self, client: IMAPClient, folder: str, uids: list[int]) -> Iterator[Item]:
-        """The mails of these UIDs that are still there; of one that is too large only the beginning, as an error."""
+        """Yield the mails of these UIDs that still exist; one that is too large is an error with its beginning."""
         place = f"imap://{self.options.user}@{self.options.host}/{folder}"
         sizes = {uid: int(found[b"RFC822.SIZE"]) for uid, found in client.fetch(uids, ["RFC822.SIZE"]).items()}
         small = [uid for uid in uids if sizes.get(uid, 0) <= MESSAGE_BYTES_MAX]
@@ -158,7 +158,7 @@ class ImapSource(LiveSource):
                 yield Item(digest_of(raw), place, raw)
 
     def _has_news(self) -> bool:
-        """Whether the server has said something since it idles, or must be asked to idle anew."""
+        """Return whether the server has said something since it idles, or must be asked to idle anew."""
         if self._client is None or self._idles_since is None:
             return False
         if self._clock() - self._idles_since > IDLE_S_MAX:
@@ -173,7 +173,7 @@ class ImapSource(LiveSource):
         return _ImapTalk(self)
 
     def connected(self) -> IMAPClient:
-        """The connection, logged in and not idling; a new one if the last has ended."""
+        """Return the connection, logged in and not idling; a new one if the last has ended."""
         if self._client is not None:
             try:
                 if self._idles_since is not None:
@@ -222,7 +222,7 @@ class ImapSource(LiveSource):
         return [name for name in map(str.strip, self.options.folders.split(",")) if name]
 
     def _login(self) -> tuple[str | None, str | None]:
-        """The password and the token, of which one is given."""
+        """Return the password and the token, of which one is given."""
         password = secret(self.options.password_env, self.options.password_file, "password")
         token = secret(self.options.token_env, self.options.token_file, "token")
         if (password is None) == (token is None):

@@ -28,6 +28,7 @@ from tamis.adapters.rows import RAW_KEPT_BYTES, digest_of, too_large
 from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, secret
 from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.errors import AdapterError, ConfigError
+from tamis.loopback import is_loopback
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -43,7 +44,6 @@ _QUEUED_KBYTES: Final = 65_536
 _RECONNECT_MS: Final = 1_000
 _SESSION_MS: Final = 10_000
 """After a crash the group gives the partitions again when this time has passed."""
-_LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 _OWN_SETTINGS: Final = frozenset(
     "bootstrap.servers group.id group.instance.id enable.auto.commit auto.offset.reset enable.partition.eof "
     "partition.assignment.strategy".split()
@@ -71,7 +71,7 @@ class KafkaOptions(LiveOptions, JsonRowOptions):
         cert_file: the certificate of this client, where the brokers ask for one.
         key_file: the key of that certificate.
         settings_file: further settings of librdkafka, one ``name=value`` per line.
-        timeout_s: for each question to the brokers.
+        timeout_s: the time limit for each question to the brokers.
     """
 
     servers: str = option("", required="the address of a broker, as in kafka.example.org:9092")
@@ -219,7 +219,7 @@ class KafkaSource(LiveSource):
         consumer.assign(partitions)
 
     def _begin(self, consumer: Consumer, spool: Spool, partition: TopicPartition, committed: int) -> int:
-        """The offset at which reading begins; a dead letter tells what is gone since the last time."""
+        """Return the offset at which reading begins; a dead letter tells what is gone since the last time."""
         low, high = consumer.get_watermark_offsets(partition, timeout=self.options.timeout_s)
         name = _state(partition.topic, partition.partition)
         known = max(spool.state(name) or 0, committed)
@@ -286,7 +286,7 @@ class KafkaSource(LiveSource):
         (self._ended.add if 0 <= high <= position else self._ended.discard)(partition)
 
     def _is_event(self, message: Message) -> bool:
-        """Whether it is no message, but an end or an error.
+        """Return whether this is an end or an error instead of a message.
 
         Raises:
             LookError: it is an error that the next connection may not have.
@@ -304,7 +304,7 @@ class KafkaSource(LiveSource):
         return self._assigned is not None and self._assigned <= self._ended
 
     def _item(self, message: Message) -> Item:
-        """The message as a JSON object: its headers, key and address; the members of a JSON value come first."""
+        """Return the message as a JSON object of headers, key and address. Members of a JSON value take precedence."""
         topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
         kind, time_ms = message.timestamp()
         key = digest_of(json.dumps(["kafka", self._cluster, topic, partition, offset, time_ms]).encode())
@@ -317,7 +317,7 @@ class KafkaSource(LiveSource):
         if kind:
             members["timestamp"] = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
         members |= {"partition": partition, "offset": offset}
-        if message.value() is not None:  # null: what the key names is removed
+        if message.value() is not None:  # null: the key is removed
             members |= body_members(value)
         content = json.dumps(members, ensure_ascii=False).encode("utf-8", "replace")
         return Item(key, address, content, topic)
@@ -361,7 +361,7 @@ class KafkaSource(LiveSource):
         return [name for name in map(str.strip, self.options.topics.split(",")) if name]
 
     def _settings(self, group: str) -> dict[str, Any]:
-        """The settings of librdkafka."""
+        """Return the settings of librdkafka."""
         options = self.options
         given: dict[str, Any] = _read_settings(options.settings_file) if options.settings_file else {}
         own = {
@@ -388,7 +388,7 @@ class KafkaSource(LiveSource):
         return defaults | security | {name: value for name, value in names.items() if value} | given | own
 
     def _login(self) -> dict[str, str]:
-        """The settings of SASL; none without a user.
+        """Return the settings of SASL; none without a user.
 
         Raises:
             AdapterError: there is a name without a password, or the password would travel as plain text.
@@ -400,7 +400,7 @@ class KafkaSource(LiveSource):
         if options.user is None or password is None:
             return {}
         hosts = [server.strip().rpartition(":")[0] for server in options.servers.split(",")]
-        if options.tls == "none" and options.mechanism == "PLAIN" and not all(host in _LOCAL for host in hosts):
+        if options.tls == "none" and options.mechanism == "PLAIN" and not all(map(is_loopback, hosts)):
             raise AdapterError('tls: a password as plain text needs tls = "tls"')
         return {
             "security.protocol": "sasl_ssl" if options.tls == "tls" else "sasl_plaintext",
@@ -438,7 +438,7 @@ def _check_settings(settings: dict[str, Any]) -> None:
 
 
 def _read_settings(path: str) -> dict[str, str]:
-    """The settings of a file.
+    """Return the settings of a file.
 
     Raises:
         AdapterError: it cannot be read, or has one that belongs to the adapter.
@@ -461,7 +461,7 @@ def _read_settings(path: str) -> dict[str, str]:
 
 
 def _headers(message: Message) -> dict[str, Any]:
-    """The headers as text; one that comes several times is a list."""
+    """Return the headers as text; one that comes several times is a list."""
     values: dict[str, list[str]] = {}
     headers: Any = message.headers() or ()
     for name, value in headers:
@@ -470,7 +470,7 @@ def _headers(message: Message) -> dict[str, Any]:
 
 
 def _names(topic: str, name: str) -> bool:
-    """Whether a topic of the options, which may be a pattern, names this topic."""
+    """Return whether a topic of the options, which may be a pattern, names this topic."""
     return bool(re.match(topic, name)) if topic.startswith("^") else topic == name
 
 
@@ -479,7 +479,7 @@ def _state(topic: str, partition: int) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """One line for a user from an error of librdkafka."""
+    """Return one line for a user from an error of librdkafka."""
     inner = error.args[0] if error.args else error
     text = inner.str() if hasattr(inner, "str") else str(inner)
     return (text.splitlines() or [type(error).__name__])[0]

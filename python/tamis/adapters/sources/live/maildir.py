@@ -67,7 +67,7 @@ class MaildirSource(LiveSource):
                 raise AdapterError(f"{folder}: may not be read by this user; change its permissions, or the user")
 
     def files(self) -> list[str]:
-        """The paths of the mails there are now."""
+        """Return the paths of the mails there are now."""
         return sorted(entry.path for folder in self._folders() for entry in os.scandir(folder) if entry.is_file())
 
     def look(self, spool: Spool) -> bool:
@@ -161,7 +161,7 @@ def _key(name: str) -> str:
 
 
 def _item(path: str) -> Item | None:
-    """The mail in a file; None if it was moved or removed since it was listed."""
+    """Return the mail in a file; None if it was moved or removed since it was listed."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - once per message
             raw = file.read(MESSAGE_BYTES_MAX + 1)

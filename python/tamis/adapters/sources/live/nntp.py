@@ -21,9 +21,9 @@ from tamis.adapters.sources.live.nntp_client import NUMBERS_MAX, Article, NntpCl
 from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, secret
 from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.errors import AdapterError
+from tamis.loopback import is_loopback
 
 CHUNK_COUNT: Final = 100
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class NntpOptions(LiveOptions):
         password_file: a file with the password.
         tls: ``tls`` from the first byte, ``starttls``, or ``none``.
         ca_file: certificates to trust instead of the system's.
-        timeout_s: for each answer.
+        timeout_s: the time limit for each answer.
     """
 
     host: str = option("", required="the name of a news server")
@@ -75,7 +75,7 @@ class NntpSource(LiveSource):
         super().check()
         if not self._groups():
             raise AdapterError("groups: expected names of newsgroups, as in comp.lang.python")
-        if self._password() is not None and self.options.tls == "none" and self.options.host not in _LOCAL:
+        if self._password() is not None and self.options.tls == "none" and not is_loopback(self.options.host):
             raise AdapterError(f'tls: a password for {self.options.host} needs tls = "tls" or "starttls"')
         self._context()
 
@@ -145,13 +145,13 @@ class NntpSource(LiveSource):
         return read
 
     def _passed_gap(self, spool: Spool, group: str, last: int, low: int, high: int) -> int:
-        """The number after which reading goes on; a dead letter tells what is gone since the last time."""
+        """Return the number after which reading goes on; a dead letter tells what is gone since the last time."""
         if low <= last + 1 <= high + 1:
             return last
         if last < low:
             problem = f"articles {last + 1:,} to {low - 1:,} expired before they were read"
         else:
-            problem = f"the group was read up to article {last:,} and now ends at {high:,}: it is numbered anew"
+            problem = f"the group was read up to article {last:,} and now ends at {high:,}: it was renumbered"
         place = self._place(group)
         with spool.transaction():
             spool.add([Item(digest_of(f"{place} {problem} {low} {high}".encode()), place, b"", error=problem)])
@@ -159,7 +159,7 @@ class NntpSource(LiveSource):
         return low - 1
 
     def _tell(self, spool: Spool, failures: list[LookError]) -> None:
-        """A dead letter tells of a group that fails while others are read, once per reason."""
+        """Add a dead letter for a group that fails while others are read, once per reason."""
         reasons = sorted(map(str, failures))
         new = [reason for reason in reasons if reason not in (spool.state("failures") or [])]
         with spool.transaction():
@@ -175,7 +175,7 @@ class NntpSource(LiveSource):
         return Item(key, self._place(group), article.content, error=error)
 
     def _connected(self) -> NntpClient:
-        """The connection, logged in; a new one if the last has ended."""
+        """Return the connection, logged in; a new one if the last has ended."""
         if self._client is not None:
             try:
                 self._client.be_reader()

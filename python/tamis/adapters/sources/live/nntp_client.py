@@ -59,9 +59,9 @@ class NntpClient:
     Args:
         host: the server.
         port: its port.
-        context: for TLS; None for none.
+        context: the settings of TLS; None: no TLS.
         starttls: whether TLS begins with a command instead of the first byte.
-        timeout_s: for each whole answer.
+        timeout_s: the time limit for each whole answer.
 
     Raises:
         NntpError: the server does not let us in.
@@ -123,7 +123,7 @@ class NntpClient:
         return Group(count, low, high)
 
     def numbers(self, name: str, first: int, last: int) -> list[int]:
-        """The numbers of the articles of a group in ``first <= number <= last``, ascending.
+        """Return the numbers of the articles of a group in ``first <= number <= last``, ascending.
 
         A server that cannot list them makes us ask for each.
         """
@@ -134,7 +134,7 @@ class NntpClient:
         return sorted(number for number in found if first <= number <= last)
 
     def articles(self, numbers: list[int], kept_bytes: int, size_bytes_max: int) -> Iterator[Article]:
-        """The articles of the selected group with these numbers, without those that are gone.
+        """Yield the articles of the selected group with these numbers, without those that are gone.
 
         Args:
             numbers: ascending; several are asked for at once.
@@ -170,7 +170,7 @@ class NntpClient:
         return code, text
 
     def _status(self) -> tuple[int, str]:
-        """The code and the text of the first line of an answer."""
+        """Return the code and the text of the first line of an answer."""
         line = self._line(LINE_BYTES_MAX).decode("utf-8", "replace").rstrip("\r\n")
         if not line[:3].isdigit():
             raise NntpError(f"expected a code of three digits, not '{line[:100]}'")
@@ -181,7 +181,7 @@ class NntpClient:
             yield line
 
     def _block(self, kept_bytes: int, size_bytes_max: int) -> tuple[bytes, int]:
-        """The bytes of an article without the dots that the protocol adds, and their number."""
+        """Return the bytes of an article without the dots that the protocol adds, and their number."""
         content, size_bytes, begins = bytearray(), 0, True
         while True:
             line = self._line(READ_BYTES, cut=True)
@@ -196,7 +196,7 @@ class NntpClient:
         return bytes(content if size_bytes <= size_bytes_max else content[:kept_bytes]), size_bytes
 
     def _line(self, size_bytes_max: int, *, cut: bool = False) -> bytes:
-        """The next line with its end; of a longer one an error, or with `cut` a part."""
+        """Return the next line with its end; of a longer one an error, or with `cut` a part."""
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0 and len(self._buffer) < size_bytes_max:
             searched = len(self._buffer)

@@ -105,11 +105,11 @@ class LiveSource(Source):
                 )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what belongs to one process."""
+        """Return the state without what belongs to one process."""
         return {"options": self.options}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """As it was made."""
+        """Restore the state, without a spool."""
         self.__init__(state["options"])  # type: ignore[misc]
 
     @abstractmethod
@@ -125,14 +125,14 @@ class LiveSource(Source):
 
     @abstractmethod
     def look_for(self, count: int) -> Iterator[Item]:
-        """About `count` messages for a test, which changes nothing here or at the server.
+        """Return about `count` messages for a test, which changes nothing here or at the server.
 
         Raises:
             AdapterError: they cannot be had.
         """
 
     def is_due(self, spool: Spool) -> bool:
-        """Whether it is time to look, if no failure is waited for."""
+        """Return whether it is time to look, if no failure is waited for."""
         return self._clock() >= (spool.state("look_at") or 0.0)
 
     def processed(self, number: int) -> bool:
@@ -145,7 +145,7 @@ class LiveSource(Source):
         return True
 
     def spool(self) -> Spool:
-        """The spool of this process, opened at the first call.
+        """Return the spool of this process, opened at the first call.
 
         Raises:
             AdapterError: it cannot be used.
@@ -209,7 +209,7 @@ class LiveSource(Source):
         return waiting_after(Path(self.options.spool) / SPOOL_FILE, number)
 
     def wait_until_settled(self) -> None:
-        """Let the next look be at once: who asks for what there is now does not want to wait."""
+        """Let the next look be at once: a caller who wants everything that exists does not wait for a poll."""
         self._at_once = True
 
     def sample(self, count: int) -> Iterator[Row]:
@@ -217,7 +217,7 @@ class LiveSource(Source):
         return map(self.row, self.look_for(count))
 
     def row(self, item: Item) -> Row:
-        """The row of a message."""
+        """Return the row of a message."""
         topic, digest = item.topic or self.options.topic, digest_of(item.key.encode() + b"\0" + item.content)
         if item.error is not None:
             raw = item.content[:RAW_KEPT_BYTES]
@@ -225,7 +225,7 @@ class LiveSource(Source):
         return self.row_of(item, topic)
 
     def row_of(self, item: Item, topic: str) -> Row:
-        """The row of a message that has no error: JSON, or mail if the class's properties are a table."""
+        """Return the row of a message that has no error: JSON, or mail if the class's properties are a table."""
         if self.properties == "json":
             options = self.options if isinstance(self.options, JsonRowOptions) else JsonRowOptions(xml=self.options.xml)
             return json_row(item.content, item.place, 0, topic, options, self.signature_stop_words, identity=item.key)
@@ -269,7 +269,7 @@ class LiveSource(Source):
 
 
 def _all_items(piece: Range) -> Iterator[Item]:
-    """The messages of a range of a spool, which must all be there."""
+    """Yield the messages of a range of a spool, which must all be there."""
     count = 0
     for _, item in read_items(piece.path, piece.start, piece.end):
         count += 1
@@ -296,18 +296,18 @@ def _carried(whole: Range) -> Iterator[CarriedSlice]:
 
 
 def back_off_s(count: int) -> float:
-    """The time to wait after `count` failures, in seconds: 5, 10, 20 ..., at most an hour, and up to a third more."""
+    """Return the seconds to wait after `count` failures: 5, 10, 20 ..., at most an hour, and up to a third more."""
     wait_s = min(BACK_OFF_S_MAX, BACK_OFF_S * float(2 ** min(count - 1, 20)))
     return wait_s * random.uniform(1.0, 4 / 3)  # noqa: S311 - no secret
 
 
 def secret(env: str | None, file: str | None, name: str) -> str | None:
-    """A secret from an environment variable or the first line of a file; None if neither is named.
+    """Return a secret from an environment variable or the first line of a file; None if neither is named.
 
     Args:
         env: the variable.
         file: the path.
-        name: of the option, without ``_env`` and ``_file``, for errors.
+        name: the option without ``_env`` and ``_file``, for errors.
 
     Raises:
         AdapterError: it is not there, or both are named.

@@ -96,7 +96,7 @@ class Spool:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make what is done within one change: all of it is on disk afterwards, or none.
+        """Run the block as one transaction: all of its changes are on disk afterwards, or none.
 
         Raises:
             AdapterError: the disk is full, or cannot be written.
@@ -132,11 +132,11 @@ class Spool:
         return count
 
     def remember(self, keys: Iterable[str]) -> None:
-        """Know these keys without their messages. Only within `transaction`."""
+        """Add these keys without messages. Only within `transaction`."""
         self._connection.executemany("INSERT OR IGNORE INTO known (key) VALUES (?)", ((key,) for key in keys))
 
     def names(self) -> set[str]:
-        """The names, such as those of files, that the source has noted; cost: 1 µs each."""
+        """Return the names, such as those of files, that the source has noted; cost: 1 µs each."""
         with self._lock:
             return {name for (name,) in self._connection.execute("SELECT name FROM names")}
 
@@ -146,7 +146,7 @@ class Spool:
         self._connection.executemany("DELETE FROM names WHERE name = ?", ((name,) for name in gone))
 
     def state(self, name: str) -> Any:
-        """A value that the source has kept; None if there is none."""
+        """Return a value that the source has kept; None if there is none."""
         with self._lock:
             row = self._connection.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
         return None if row is None else json.loads(row[0])
@@ -156,14 +156,14 @@ class Spool:
         self._connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, json.dumps(value)))
 
     def last(self, after: int, limit: int | None) -> int:
-        """The number of the last of at most `limit` messages after one; `after` if there is none."""
+        """Return the number of the last of at most `limit` messages after one; `after` if there is none."""
         statement = "SELECT max(number) FROM (SELECT number FROM items WHERE number > ? ORDER BY number LIMIT ?)"
         with self._lock:
             (number,) = self._connection.execute(statement, (after, -1 if limit is None else limit)).fetchone()
         return after if number is None else int(number)
 
     def is_full(self) -> bool:
-        """Whether it is full: nothing more should be added until something has been processed."""
+        """Return whether it is full: nothing more should be added until something has been processed."""
         with self._lock:
             first, last = self._connection.execute("SELECT min(number), max(number) FROM items").fetchone()
             names = ("page_count", "freelist_count", "page_size")
@@ -172,7 +172,7 @@ class Spool:
         return bool(count >= WAITING_MAX or (pages - free) * page_bytes >= WAITING_BYTES_MAX)
 
     def waiting(self) -> list[tuple[int, str]]:
-        """The numbers and keys of the messages that have not been processed, in order."""
+        """Return the numbers and keys of the messages that have not been processed, in order."""
         with self._lock:
             return self._connection.execute("SELECT number, key FROM items ORDER BY number").fetchall()
 
@@ -183,7 +183,7 @@ class Spool:
 
 
 def read_items(path: str, after: int, last: int) -> Iterator[tuple[int, Item]]:
-    """The numbers and messages of a spool in ``after < number <= last``, in order, also in another process.
+    """Yield the numbers and messages of a spool in ``after < number <= last``, in order, also in another process.
 
     Raises:
         AdapterError: the spool is not there.
