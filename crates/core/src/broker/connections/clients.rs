@@ -15,7 +15,7 @@ use crate::broker::consumers::settlement::{Settle, Settlement};
 use crate::broker::consumers::unacknowledged::{CoarseTime, Delivery, DeliveryRoom, Unacknowledged};
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot, ConsumerSlot, Handle};
 use crate::broker::parts::Parts;
-use crate::broker::queues::queue::QueueEntry;
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::slab::{Slab, SlotId};
 use crate::broker::topology::{Owner, QueueId, VhostId};
 

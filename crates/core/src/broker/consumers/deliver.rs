@@ -11,8 +11,8 @@ use crate::broker::clock::NEVER;
 use crate::broker::connections::delivery_frames::{GET_OK, put_method};
 use crate::broker::consumers::unacknowledged::{CoarseTime, Delivery};
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle, MessageId};
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::letter::Reason;
-use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
 /// The size of a connection's output at which its consumers wait when the buffers of all connections take a sixteenth of

@@ -10,8 +10,8 @@ use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle, MessageId};
 use crate::broker::publishing::transactions::transaction::PendingSettlement;
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::letter::Reason;
-use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
 /// Maximum number of deliveries that are settled in one call, which takes about 2 ms; others follow in the next turns.

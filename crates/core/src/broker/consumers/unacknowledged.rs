@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::broker::clock::Micros;
 use crate::broker::ids::{ConsumerSlot, Handle};
-use crate::broker::queues::queue::QueueEntry;
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::topology::QueueId;
 
 /// A delivery that waits for its acknowledgement.

@@ -10,9 +10,9 @@ use crate::broker::dense_map::DenseMap;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::Handle;
 use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
-use crate::broker::queues::entries::Entries;
+use crate::broker::queues::entries::{Entries, QueueEntry};
 use crate::broker::queues::message_store::MessageStore;
-use crate::broker::queues::queue::{Queue, QueueEntry};
+use crate::broker::queues::queue::Queue;
 use crate::broker::queues::timers::Timers;
 use crate::broker::topology::QueueId;
 

@@ -30,10 +30,10 @@ use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::confirms::DiskMarks;
 use crate::broker::publishing::further_keys::{BCC, CC, further_keys, may_have_copies, without, without_blind_copies};
 use crate::broker::publishing::publish::Terms;
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::letter::{LETTER_STEPS, Letter, LetterSource, Reason};
 use crate::broker::queues::message_store::StoredMessage;
 use crate::broker::queues::policy::Overflow;
-use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{Published, QueueId};
 
 /// The further cost of a message that is read back from the journal, in steps of a quarter of a microsecond.

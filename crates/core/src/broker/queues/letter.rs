@@ -14,9 +14,9 @@ use hashbrown::HashMap;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{Handle, OriginId};
 use crate::broker::publishing::confirms::DiskMarks;
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::held_letters::HELD_BYTES;
 use crate::broker::queues::policy::DeadLetters;
-use crate::broker::queues::queue::QueueEntry;
 use crate::broker::slab::Slab;
 use crate::broker::topology::{QueueId, VhostId};
 

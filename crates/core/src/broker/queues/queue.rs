@@ -10,27 +10,10 @@ use crate::broker::consumers::consumer::Ring;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ConsumerSlot, MessageId};
 use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
-use crate::broker::queues::entries::Entries;
+use crate::broker::queues::entries::{Entries, QueueEntry};
 use crate::broker::queues::held_letters::HeldLetters;
 use crate::broker::queues::policy::{Overflow, Policy};
 use crate::broker::streams::stream::Stream;
-
-/// A message in a queue: 24 bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct QueueEntry {
-    /// The position in the queue: ascending, and never given to another entry. In a stream, the offset of the message.
-    pub position: u64,
-    pub expires: Micros,
-    pub message: MessageId,
-    /// Whether the entry was delivered before, or may have been before the broker stopped.
-    pub redelivered: bool,
-}
-
-impl QueueEntry {
-    pub fn new(position: u64, message: MessageId, expires: Micros) -> Self {
-        Self { position, expires, message, redelivered: false }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Queue {
