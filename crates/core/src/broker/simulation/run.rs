@@ -110,19 +110,18 @@ impl Simulation {
 
     /// Everything that the broker writes for a connection until it has nothing more to do.
     fn all_seen(&mut self, id: ConnectionId) -> Vec<ReceivedMethod> {
-        let mut seen = Vec::new();
-        loop {
+        let (mut seen, mut quiet) = (Vec::new(), 0);
+        // A stream is declared when its files are there, which takes a commit of its own.
+        while quiet < 2 {
             while self.world.broker.has_work() {
                 self.world.broker.work(self.world.now);
             }
             self.world.commit();
             let more = self.world.seen(id);
-            // A stream is declared when its files are there, which takes a commit of its own.
-            if more.is_empty() && !self.world.broker.has_work() {
-                return seen;
-            }
+            quiet = if more.is_empty() && !self.world.broker.has_work() { quiet + 1 } else { 0 };
             seen.extend(more);
         }
+        seen
     }
 
     /// Make the queues with an address: later they are recovered, however little memory there is.

@@ -115,7 +115,7 @@ fn a_client_that_reads_slowly_while_its_frames_wait_goes_on() {
     assert!(count > 5, "{count} pieces");
     wait(&mut world, 15);
     world.broker.receive(id, &HEARTBEAT, world.now);
-    world.seen(id);
+    wait(&mut world, 15);
     assert!(world.broker.wants_input(id));
 }
 
