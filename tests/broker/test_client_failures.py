@@ -314,6 +314,21 @@ def test_a_stream_has_the_topics_of_an_exchange_and_queries_see_bodies(broker: R
     run(work)
 
 
+def test_a_reader_with_several_queries_gets_one_copy_of_each_message(broker: RunningBroker) -> None:
+    async def work() -> None:
+        async with await tamis.client.connect(url(broker)) as client:
+            stream = client.stream("f19")
+            for price in range(10):
+                await stream.publish(b"", {"price": price})
+            queries = ["price > 6", "price < 2", "price > 8"]
+            found = await take(stream.subscribe(queries, start="first"), 5)
+            assert [message.headers["price"] for message in found] == [0, 1, 7, 8, 9]
+            with pytest.raises(ClientError, match="expected a number"):
+                await take(stream.subscribe(["price > 6", "price >> 3"]), 1)
+
+    run(work)
+
+
 def message(body: bytes, parts: Any) -> ReceivedMessage:
     """Return a message whose sender has written `parts` into the header of their sizes."""
     sent = aio_pika.Message(body, headers={"x-parts": parts})

@@ -236,6 +236,20 @@ def test_keys_compare_as_in_a_dict_and_keep_their_place(tmp_path: Path) -> None:
     assert not (tmp_path / "f").exists()
 
 
+def test_ids_of_keys_are_those_of_batches(tmp_path: Path) -> None:
+    engine: tamis.Engine[Any] = tamis.Engine()
+    engine.add_many((key, tamis.selector(f"a >= {limit}")) for limit, key in enumerate(["x", ("y", 1), 2]))
+    engine.save(tmp_path / "e.tamis")
+    for one in (engine, tamis.Engine.open(tmp_path / "e.tamis")):
+        found = one.match({"a": 1})
+        assert one.ids(found) == one.match({"a": 1}, as_="ids")
+        assert one.keys(one.ids([2, "x"])) == [2, "x"]
+        with pytest.raises(KeyError, match="nobody"):
+            one.ids(["x", "nobody"])
+        with pytest.raises(TypeError, match="expected a key that can be hashed"):
+            one.ids([[]])  # type: ignore[list-item]
+
+
 def test_add_many_is_all_or_nothing() -> None:
     engine = tamis.Engine()
     with pytest.raises(TypeError, match="'b'"):

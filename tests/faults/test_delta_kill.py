@@ -33,8 +33,10 @@ from tests.faults.test_pipeline_kill import (
     Case,
     Verdict,
     judge,
+    part_of,
     run_and_kill,
     run_to_the_end,
+    told,
     unversioned,
 )
 from tests.spark.mail import real_messages
@@ -82,9 +84,10 @@ def test_killed_at_random_points_the_tables_are_those_of_brute_force(
     case = DeltaCase(tmp_path, real_messages(shared, MESSAGES))
     for kill in range(KILLS):
         share = (kill + chance.random()) / KILLS
-        run_and_kill(case, read_count=int(share * MESSAGES), after_s=chance.uniform(0.0, 0.5))
+        part = part_of(kill)
+        was_there = run_and_kill(case, int(share * MESSAGES), chance.uniform(0.0, 0.5), part, chance.uniform(0.0, 5.0))
         verdict = case.verdict()
-        print(f"kill {kill + 1}: {len(case.wanted) - len(verdict.lost)} of {len(case.wanted)} notifications")
+        print(told(kill, part, was_there, case, verdict))
         assert not verdict.doubled
         assert not verdict.phantom
         case.change(chance)

@@ -26,7 +26,7 @@ from tamis.config.pipeline import PipelineConfig
 from tamis.errors import StoreError
 from tamis.store import BatchCounts, BatchResult, Store, batches
 from tamis.store.staging import Staging
-from tests.faults.processes import kill_group
+from tests.faults.processes import kill_group, kill_part
 from tests.faults.promises import LONG, times
 from tests.spark.mail import QUERIES, Match, brute_force, outbox, real_messages, write_mbox
 
@@ -147,9 +147,10 @@ def test_killed_at_random_points_the_outbox_is_that_of_brute_force(
     case = Case(tmp_path, real_messages(shared, MESSAGES), place)
     for kill in range(KILLS):
         share = (kill + chance.random()) / KILLS
-        run_and_kill(case, read_count=int(share * MESSAGES), after_s=chance.uniform(0.0, 0.5))
+        part = part_of(kill)
+        was_there = run_and_kill(case, int(share * MESSAGES), chance.uniform(0.0, 0.5), part, chance.uniform(0.0, 5.0))
         verdict = case.verdict()
-        print(f"kill {kill + 1}: {len(case.wanted) - len(verdict.lost)} of {len(case.wanted)} notifications")
+        print(told(kill, part, was_there, case, verdict))
         assert not verdict.doubled
         assert not verdict.phantom
         case.change(chance)
@@ -167,8 +168,28 @@ def start(case: Case) -> subprocess.Popen[str]:
     )
 
 
-def run_and_kill(case: Case, read_count: int, after_s: float) -> None:
-    """Start it, and kill it `after_s` after the store holds `read_count` messages more, or at an earlier end."""
+PARTS = ("all", "worker", "driver", "source", "java")
+
+
+def part_of(kill: int) -> str:
+    """Return what is killed: each part in turn, from one that depends on the seed."""
+    return PARTS[(kill + SEED) % len(PARTS)]
+
+
+def told(kill: int, part: str, was_there: bool, case: Case, verdict: Verdict) -> str:
+    """Say what a kill has led to."""
+    killed = part if was_there else f"{part} (not there: all)"
+    return f"kill {kill + 1}, {killed}: {len(case.wanted) - len(verdict.lost)} of {len(case.wanted)} notifications"
+
+
+def run_and_kill(case: Case, read_count: int, after_s: float, part: str, left_s: float) -> bool:
+    """Start it, and kill a part of it `after_s` after the store holds `read_count` messages more, or at an earlier end.
+
+    The other parts may react for `left_s`; then all is killed.
+
+    Returns:
+        Whether the part was there.
+    """
     with case.store() as store:
         before = store.counts().read
     child = start(case)
@@ -177,8 +198,12 @@ def run_and_kill(case: Case, read_count: int, after_s: float) -> None:
         if line.startswith("done") or before + int(line) >= read_count:
             break
     time.sleep(after_s)
+    was_there = part == "all" or kill_part(child, part)
+    if part != "all" and was_there:
+        time.sleep(left_s)
     kill_group(child)
     child.stdout.close()
+    return was_there
 
 
 def run_to_the_end(case: Case, spark: SparkSession) -> int:

@@ -53,6 +53,13 @@ for frame in (first, second, first):
 path = os.path.abspath("rules.tamis")
 seen = spark.sparkContext.parallelize([path]).map(os.path.exists).collect()
 print("the worker sees rules.tamis:", *seen)
+rules = {"found": "n = 3"}
+with tamis.spark.follow(lambda: rules, folder=sys.argv[2], every_s=3600) as followed:
+    frame = rows.transform(tamis.spark.match(followed))
+    print(sorted(row.n for row in frame.collect() if row.matched))
+    rules = {"found": "n = 3", "other": "n = 0"}
+    followed.refresh()
+    print(sorted(row.n for row in frame.collect() if row.matched))
 tamis.spark.sessions.close_session(spark)
 """
 
@@ -132,10 +139,13 @@ def wait_for(wanted: set[tuple[str, int]], store: Store, running: subprocess.Pop
         time.sleep(0.1)
 
 
-def test_a_snapshot_that_is_replaced_has_the_new_answers(cluster: standalone.StandaloneCluster, driver: Path) -> None:
-    with start(driver, "-c", MATCH, cluster.master) as running:
+def test_a_snapshot_that_is_replaced_and_rules_that_are_followed_have_the_new_answers(
+    cluster: standalone.StandaloneCluster, driver: Path, tmp_path: Path
+) -> None:
+    with start(driver, "-c", MATCH, cluster.master, str(tmp_path)) as running:
         output, error = running.communicate(timeout=120)
-    assert output.splitlines() == ["[0]", "[2, 3]", "[0]", "the worker sees rules.tamis: False"], error
+    of_files = ["[0]", "[2, 3]", "[0]", "the worker sees rules.tamis: False"]
+    assert output.splitlines() == [*of_files, "[3]", "[0, 3]"], error
 
 
 def test_an_executor_keeps_what_is_still_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,11 +29,18 @@ frame = spark.createDataFrame([(5, "frost"), (50, "no")], "price int, body strin
 rules = spark.createDataFrame([("cheap", "price < 10", None), ("frost", "frost", "text")],
                               "key string, text string, language string")
 tamis.spark.register_function(spark, rules)
+now = {"cheap": "price < 10"}
+followed = tamis.spark.follow(lambda: now, folder=sys.argv[3], every_s=3600)
+follows = frame.transform(tamis.spark.match(followed))
+before = [row.matched for row in follows.collect()]
+now = {"cheap": "price < 10", "expensive": "price > 10"}
+followed.refresh()
 frame.createOrReplaceTempView("offers")
 print(json.dumps({
     "matched": [row.matched for row in frame.transform(tamis.spark.match(rules)).collect()],
     "explained": [row.explained.result for row in frame.transform(tamis.spark.explain(rules, "cheap")).collect()],
     "sql": [row.m for row in spark.sql("SELECT tamis_match(struct(*)) AS m FROM offers").collect()],
+    "followed": [before, [row.matched for row in follows.collect()]],
     "source": spark.read.format("tamis.jsonl").load(sys.argv[2]).count(),
 }))
 """
@@ -60,7 +67,7 @@ def test_a_program_on_spark_connect_matches_explains_and_reads(
     path = tmp_path_factory.mktemp("lines") / "a.jsonl"
     path.write_text('{"a": 1}\n{"a": 2}\n')
     called = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM, server, str(path)],
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, server, str(path), str(path.parent)],
         capture_output=True,
         text=True,
         env={**os.environ, "SPARK_CONNECT_MODE_ENABLED": "1"},
@@ -72,5 +79,6 @@ def test_a_program_on_spark_connect_matches_explains_and_reads(
         "matched": [["cheap", "frost"], []],
         "explained": [True, False],
         "sql": [["cheap", "frost"], []],
+        "followed": [[["cheap"], []], [["cheap"], ["expensive"]]],
         "source": 2,
     }

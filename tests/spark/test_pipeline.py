@@ -7,11 +7,13 @@ import itertools
 import json
 import os
 import shutil
+import sqlite3
 import threading
 import time
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from pathlib import Path
@@ -26,7 +28,7 @@ from tamis.adapters.rows import digest_of
 from tamis.adapters.sources.mbox import unescape
 from tamis.errors import ConfigError, StoreBusyError, StoreError, TamisError
 from tamis.spark import Pipeline, Progress
-from tamis.store import BatchCounts, BatchResult, Store
+from tamis.store import BatchCounts, BatchResult, Store, batches, sqlite_file
 from tests.free_port import free_port
 
 from .conftest import Workshop
@@ -364,6 +366,41 @@ def test_a_store_that_another_process_holds_ends_no_run(workshop: Workshop) -> N
         summary = workshop.run(store)
         assert store.calls == 2
     assert (summary.notifications, summary.failed) == (3, {})
+    assert "held the store" in workshop.store.adapter_errors("lines")[0].error
+
+
+def test_a_lock_on_the_store_in_the_middle_of_a_batch_is_waited_for(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process takes the lock between two pieces, and holds it for longer than a writer waits."""
+    monkeypatch.setattr(sqlite_file, "BUSY_TIMEOUT_MS", 300)
+    monkeypatch.setattr(batches, "PIECE_ROWS", 2)
+    other = sqlite3.connect(str(workshop.store.path), isolation_level=None, check_same_thread=False)
+    left: list[int] = []
+
+    class Contended(Store):
+        pieces = 0
+
+        def _write_piece(self, *arguments: Any) -> None:
+            self.pieces += 1
+            if self.pieces == 3:
+                other.execute("BEGIN IMMEDIATE")
+            try:
+                super()._write_piece(*arguments)
+            except StoreBusyError:
+                other.execute("ROLLBACK")
+                left.extend(row[0] for row in other.execute("SELECT count(*) FROM outbox"))
+                raise
+
+    write_lines(workshop.folder / "in.jsonl", range(6))
+    workshop.adapter("lines", "jsonl", workshop.folder / "in.jsonl")
+    workshop.store.add_query(tamis.QuerySpec("all", "n >= 0"))
+    with closing(other), Contended.open(workshop.store.path) as store:
+        summary = workshop.run(store)
+        assert store.pieces == 3 + 3
+    assert left == [4], "two pieces of the batch were in the file"
+    assert (summary.notifications, summary.failed) == (6, {})
+    assert len(outbox(workshop.store)) == len(set(outbox(workshop.store))) == 6
     assert "held the store" in workshop.store.adapter_errors("lines")[0].error
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, TypeVar
@@ -165,7 +165,7 @@ class BlockingStream:
 
     def subscribe(
         self,
-        query: str | None = None,
+        query: str | Sequence[str] | None = None,
         *,
         language: str = "selector",
         query_body: QueryBody | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -102,7 +102,7 @@ class Stream:
 
     async def subscribe(
         self,
-        query: str | None = None,
+        query: str | Sequence[str] | None = None,
         *,
         language: str = "selector",
         query_body: QueryBody | None = None,
@@ -118,8 +118,8 @@ class Stream:
         again.
 
         Args:
-            query: which messages; None: all.
-            language: of the query.
+            query: which messages; several: those that satisfy any of them, each once; None: all.
+            language: of the query, or of all of them.
             query_body: how the query sees the body: ``none``, ``text``, or ``json``, whose fields are properties under
                 ``body.``; None: ``none``.
             query_key: instead of `query`, the key of a query in the broker's store.
@@ -139,7 +139,7 @@ class Stream:
         position: Start = start
         following = 0
         asked = {
-            "x-query": query,
+            "x-query": query if query is None or isinstance(query, str) else list(query),
             "x-query-language": None if query is None else language,
             "x-query-body": query_body,
             "x-query-key": query_key,

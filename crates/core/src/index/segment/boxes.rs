@@ -105,13 +105,14 @@ impl<'a> Boxes<'a> {
 
 impl BoxedNumber {
     /// The words of `remaining`, which begins with the block `from`, that are those of the dimension's blocks, and their numbers
-    /// within the dimension.
+    /// within the dimension. Both are empty when the dimension lies before them or after.
     #[inline(always)]
     fn own<'r>(&self, from: usize, remaining: &'r mut [u64]) -> (&'r mut [u64], std::ops::Range<usize>) {
-        let end = (self.first + self.count).min(from + remaining.len());
-        let start = self.first.max(from).min(end);
-        let own = remaining.get_mut(start.wrapping_sub(from)..end.wrapping_sub(from)).unwrap_or_default();
-        (own, start.wrapping_sub(self.first)..end.wrapping_sub(self.first))
+        let (start, end) = (self.first.max(from), (self.first + self.count).min(from + remaining.len()));
+        if start >= end {
+            return (&mut [], 0..0);
+        }
+        (&mut remaining[start - from..end - from], start - self.first..end - self.first)
     }
 }
 

@@ -242,26 +242,29 @@ fn thresholds_agree_with_brute_force() {
     pair.check_shapes(&mut random, 20);
 }
 
-/// More attributes than leaves have boxes for, all of them in every message.
+/// More attributes than leaves have boxes for, all of them in every message; and fewer, each with a wide group of its own, so
+/// that the boxes of one attribute lie before or after the leaves of another.
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn windows_of_many_attributes_agree_with_brute_force() {
-    let mut random = Random(6);
-    let mut pair = Pair::default();
-    let window = |random: &mut Random| between(&format!("m{}", random.below(200)), random);
-    let text = |random: &mut Random| {
-        let one = window(random);
-        if random.one_in(4) { format!("{one} AND {}", window(random)) } else { one }
-    };
-    pair.add_texts((0..9_000).map(|_| text(&mut random)));
-    pair.engine.settle();
-    let mut scratch = Scratch::new();
-    for _ in 0..30 {
-        let properties = (0..200).map(|n| (format!("m{n}").into(), number(&mut random))).collect();
-        let message = Message::new("", &properties, Body::Absent);
-        let mut matched = Vec::new();
-        pair.engine.match_into(&message, &mut scratch, &mut matched).expect("whole");
-        assert_eq!(matched, pair.brute_force(&message));
+    for attributes in [200, 24] {
+        let mut random = Random(6);
+        let mut pair = Pair::default();
+        let window = |random: &mut Random| between(&format!("m{}", random.below(attributes)), random);
+        let text = |random: &mut Random| {
+            let one = window(random);
+            if random.one_in(4) { format!("{one} AND {}", window(random)) } else { one }
+        };
+        pair.add_texts((0..9_000).map(|_| text(&mut random)));
+        pair.engine.settle();
+        let mut scratch = Scratch::new();
+        for _ in 0..30 {
+            let properties = (0..attributes).map(|n| (format!("m{n}").into(), number(&mut random))).collect();
+            let message = Message::new("", &properties, Body::Absent);
+            let mut matched = Vec::new();
+            pair.engine.match_into(&message, &mut scratch, &mut matched).expect("whole");
+            assert_eq!(matched, pair.brute_force(&message));
+        }
     }
 }
 
