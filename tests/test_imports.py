@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "python" / "tamis"
 LAYERS = [
-    {"_core", "errors", "loopback", "message", "name_hints", "retry_after", "store_place", "text_file"},
+    {"_core", "closing", "errors", "loopback", "message", "name_hints", "retry_after", "store_place", "text_file"},
     {"query", "engine", "words", "reference"},
     {"store", "adapters"},
     {"config"},

@@ -14,6 +14,8 @@ from pamqp.header import ContentHeader
 
 from tests.faults.amqp import PAD, BrokerClosedError, BrokerGoneError, Client
 
+QUIET_S = 2.0
+"""A reader to whom no message came for this time has all that it will get."""
 Records = dict[int, str]
 """Bodies by number."""
 
@@ -115,11 +117,13 @@ class StreamReader(threading.Thread):
 
 
 def read_on(port: int, queue: str, reading: Reading, stream: Records, **options: str) -> None:
-    """Let a reader come back and take what is left, until it has the last message or nothing comes for two seconds."""
+    """Let a reader come back and take what is left, until it has the last message or none comes for `QUIET_S`."""
     reader = StreamReader(port, queue, reading, **options)
     end = time.monotonic() + 120
+    quiet_end = time.monotonic() + QUIET_S
     last = max(stream, default=0)
-    while time.monotonic() < end and last not in {number for number, _ in reading.seen[-50:]}:
-        if not reader.take(2.0):
-            break
+    while time.monotonic() < min(end, quiet_end) and last not in {number for number, _ in reading.seen[-50:]}:
+        # What comes may hold no message: the answer to the request, or a part of a message.
+        if reader.take(QUIET_S):
+            quiet_end = time.monotonic() + QUIET_S
     reader.close()

@@ -75,7 +75,7 @@ class DeltaCase(Case):
         return judge([unversioned(tuple(row[name] for name in columns)) for row in found], self.wanted)
 
 
-@pytest.mark.timeout(120 + 60 * KILLS)
+@pytest.mark.timeout(180 + 70 * KILLS)
 def test_killed_at_random_points_the_tables_are_those_of_brute_force(
     tmp_path: Path, shared: Path, spark: SparkSession
 ) -> None:

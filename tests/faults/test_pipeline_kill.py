@@ -138,7 +138,7 @@ def place(request: pytest.FixtureRequest) -> str:
 # --- killed for real ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(120 + 60 * KILLS)
+@pytest.mark.timeout(180 + 70 * KILLS)
 def test_killed_at_random_points_the_outbox_is_that_of_brute_force(
     tmp_path: Path, shared: Path, spark: SparkSession, place: str
 ) -> None:

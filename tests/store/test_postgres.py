@@ -42,6 +42,8 @@ def test_a_store_of_an_older_version_gets_wide_numbers(postgres: Server) -> None
     Store.open(url).close()
     for table, column in (("adapters", "read_count"), ("adapters", "dead_count"), ("delivery_steps", "delivery_id")):
         postgres.sql(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE integer", database)
+    for index in ("query_versions_from", "query_versions_to"):  # of version 13
+        postgres.sql(f"DROP INDEX {index}", database)
     postgres.sql("UPDATE alembic_version SET version_num = '0011'", database)
     with Store.open(url) as store:
         with store._read() as connection:

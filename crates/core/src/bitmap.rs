@@ -25,12 +25,22 @@ impl Bitmap {
         Self { bits: RoaringBitmap::new(), size: size.min(SIZE_MAX) }
     }
 
-    /// A bitmap of `size` bits of which those in `set`, which ascend, are ones; what is not below the size is left out.
+    /// A bitmap of `size` bits of which those of `bytes` are ones, the lowest bit of the first byte being the bit `start`, and
+    /// those in `others`; what is not below the size is left out. Cost: a step for a word of the bytes, and for each other.
     #[must_use]
-    pub fn of_ascending(size: u64, set: impl Iterator<Item = u64>) -> Self {
+    pub fn of_bits(size: u64, start: u64, bytes: &[u8], others: impl Iterator<Item = u64>) -> Self {
         let mut bitmap = Self::new(size);
-        let set = set.take_while(|index| *index < bitmap.size).filter_map(|index| u32::try_from(index).ok());
-        bitmap.bits = RoaringBitmap::from_sorted_iter(set).unwrap_or_default();
+        let room = usize::try_from(bitmap.size.saturating_sub(start).div_ceil(8)).unwrap_or(usize::MAX);
+        let bytes = &bytes[..bytes.len().min(room)];
+        if let Some(start) = u32::try_from(start).ok().filter(|_| !bytes.is_empty()) {
+            bitmap.bits = RoaringBitmap::from_lsb0_bytes(start, bytes);
+        }
+        if let Ok(end) = u32::try_from(bitmap.size) {
+            bitmap.bits.remove_range(end..); // of the last byte
+        }
+        let size = bitmap.size;
+        let others = others.filter(|index| *index < size).filter_map(|index| u32::try_from(index).ok());
+        bitmap.bits.extend(others);
         bitmap
     }
 

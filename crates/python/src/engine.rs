@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict};
 use tamis_core::error::EngineError;
 use tamis_core::index::report::names;
 use tamis_core::index::timing::Prepared;
-use tamis_core::index::{self, EngineView, Scratch, SubscriptionId};
+use tamis_core::index::{self, EngineView, MatchedIds, Scratch, SubscriptionId};
 use tamis_core::message::{Message, Properties};
 
 use crate::arguments::{self, wrong_type};
@@ -75,17 +75,16 @@ fn call_with<R: Send>(
     })
 }
 
-/// The ids of the subscriptions that `message` satisfies, ascending.
-fn matched(view: &EngineView, message: &Message<'_>) -> Result<Vec<SubscriptionId>, EngineError> {
-    let mut matched = Vec::new();
+/// The subscriptions that `message` satisfies.
+fn matched(view: &EngineView, message: &Message<'_>) -> Result<MatchedIds, EngineError> {
     let mut scratch = SCRATCH.take().unwrap_or_default(); // taken, not borrowed: a Python function may match, too
-    view.match_into(message, &mut scratch, &mut matched)?;
+    let matched = view.matched_ids(message, &mut scratch)?;
     SCRATCH.set(Some(scratch));
     Ok(matched)
 }
 
 /// The keys of `ids`, or the ids where no keys are wanted, or one of them is not in `keys`.
-fn answer<'py>(py: Python<'py>, ids: Vec<SubscriptionId>, keys: Option<&PyKeyArray>) -> PyResult<Bound<'py, PyAny>> {
+fn answer<'py>(py: Python<'py>, ids: MatchedIds, keys: Option<&PyKeyArray>) -> PyResult<Bound<'py, PyAny>> {
     let keys = keys.map(|keys| keys.keys(py, &ids)).transpose()?.flatten();
     keys.map_or_else(|| PyIds(ids).into_bound_py_any(py), |keys| Ok(keys.into_any()))
 }

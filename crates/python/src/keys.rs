@@ -7,8 +7,7 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use tamis_core::bitmap::Bitmap;
-use tamis_core::index::SubscriptionId;
+use tamis_core::index::MatchedIds;
 
 use crate::bitmap::PyBitmap;
 
@@ -27,9 +26,9 @@ impl PyKeyArray {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The keys of `ids`, in that order; None when one of them has no key.
-    pub fn keys<'py>(&self, py: Python<'py>, ids: &[SubscriptionId]) -> PyResult<Option<Bound<'py, PyList>>> {
-        self.list(py, ids.iter().map(|id| id.0))
+    /// The keys of `ids`, in the order of the ids; None when one of them has no key.
+    pub fn keys<'py>(&self, py: Python<'py>, ids: &MatchedIds) -> PyResult<Option<Bound<'py, PyList>>> {
+        self.list(py, ids.to_vec().into_iter().map(|id| id.0))
     }
 
     fn list<'py>(&self, py: Python<'py>, ids: impl Iterator<Item = u64>) -> PyResult<Option<Bound<'py, PyList>>> {
@@ -119,7 +118,7 @@ impl PyKeyArray {
 
 /// The ids of the subscriptions that a message satisfies, ascending.
 #[pyclass(frozen, module = "tamis._core", name = "Ids")]
-pub struct PyIds(pub Vec<SubscriptionId>);
+pub struct PyIds(pub MatchedIds);
 
 #[pymethods]
 impl PyIds {
@@ -128,11 +127,11 @@ impl PyIds {
     }
 
     fn to_list(&self) -> Vec<u64> {
-        self.0.iter().map(|id| id.0).collect()
+        self.0.to_vec().iter().map(|id| id.0).collect()
     }
 
     /// The ids as the bits of a bitmap of `size` bits, which is above all of them.
     fn to_bitmap(&self, size: u64) -> PyBitmap {
-        PyBitmap::of(Bitmap::of_ascending(size, self.0.iter().map(|id| id.0)))
+        PyBitmap::of(self.0.to_bitmap(size))
     }
 }

@@ -8,9 +8,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from tamis.closing import Closing
 from tamis.errors import ConfigError
 
 LOCK_FILE_NAME = "lock"
@@ -20,7 +19,7 @@ RECORD_FOLDER_NAMES = ("journal", "streams")
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-class DataFolder:
+class DataFolder(Closing):
     """A data directory, locked until `close` or the end of the process.
 
     Attributes:
@@ -49,14 +48,6 @@ class DataFolder:
     def close(self) -> None:
         """Release the lock."""
         os.close(self._lock)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def make_private(folder: Path) -> int:

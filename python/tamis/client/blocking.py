@@ -12,7 +12,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, TypeVar
 
 from tamis.client import client as asynchronous
@@ -20,6 +19,7 @@ from tamis.client.mailbox import Mailbox
 from tamis.client.message import Body, ReceivedMessage
 from tamis.client.service import TIMEOUT_S, Service
 from tamis.client.stream import QueryBody, Start, Stream
+from tamis.closing import Closing
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class _LoopThread:
         self._loop.close()
 
 
-class BlockingClient:
+class BlockingClient(Closing):
     """A connection, as `tamis.client.Client`."""
 
     def __init__(self, loop: _LoopThread, client: asynchronous.Client) -> None:
@@ -123,14 +123,6 @@ class BlockingClient:
         """Close the connection, and end its thread."""
         self._loop.run(self._client.close())
         self._loop.stop()
-
-    def __enter__(self) -> BlockingClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class BlockingStream:

@@ -20,7 +20,7 @@ from tamis._core import Query
 from tamis.errors import ConfigError, QueryError
 from tamis.name_hints import did_you_mean
 from tamis.query.expiry import expiry_of, is_duration
-from tamis.query.hierarchy import HierarchySpec, checked_parents, read_parents
+from tamis.query.hierarchy import HierarchySpec, Parents, checked_parents, read_parents
 from tamis.query.spec import QuerySpec, check_language
 from tamis.text_file import read_text
 
@@ -44,6 +44,14 @@ class QueryFile:
     path: Path
     queries: tuple[QuerySpec, ...] = ()
     hierarchies: tuple[HierarchySpec, ...] = ()
+
+    def active_queries(self) -> list[QuerySpec]:
+        """Return the queries that are neither paused nor expired."""
+        return [spec for spec in self.queries if spec.is_active()]
+
+    def trees(self) -> dict[str, Parents]:
+        """Return attribute -> value -> its parent, of all hierarchies."""
+        return {spec.attribute: spec.parents for spec in self.hierarchies}
 
 
 def load_query_files(path: str | os.PathLike[str]) -> list[QueryFile]:

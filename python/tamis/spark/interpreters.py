@@ -22,13 +22,17 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def is_local(spark: SparkSession) -> bool:
+    """Return whether the workers of a session run on this machine."""
+    return not is_connect(spark) and str(spark.sparkContext.master).startswith("local")
+
+
 def check_python(spark: SparkSession) -> None:
     """Warn if the workers of a session on this machine run a Python without this version of tamis.
 
     Cost: once for each other Python, 0.1 s to start it.
     """
-    context = spark.sparkContext
-    if str(context.master).startswith("local") and (reason := _reason(str(context.pythonExec))):
+    if is_local(spark) and (reason := _reason(str(spark.sparkContext.pythonExec))):
         warnings.warn(reason, RuntimeWarning, stacklevel=3)
 
 

@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from pyspark.sql.utils import is_remote
 from tamis.errors import TamisError
 from tamis.spark.interpreters import check_python, is_connect
 from tamis.spark.java import STDERR_VARIABLE, cache_folder, find_java, wrapped_home
+from tamis.spark.temporary import temporary_folder
 
 LOOPBACK = "127.0.0.1"
 ARROW_BATCH_ROWS = 10_000
@@ -184,11 +184,10 @@ def _start(
 def _scratch(folder: Path | None) -> Path:
     """Return an empty folder for temporary files, removed when Python ends or, after a kill, by the next start."""
     if folder is None:
-        scratch = Path(tempfile.mkdtemp(prefix="tamis-spark-"))
-    else:
-        scratch = (folder / "spark").absolute()
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
+        return temporary_folder("spark")
+    scratch = (folder / "spark").absolute()
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     return scratch
 

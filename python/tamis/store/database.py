@@ -7,10 +7,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, Self
+from typing import Protocol
 
 from sqlalchemy import Connection, Engine, exc
 
+from tamis.closing import Closing
 from tamis.errors import StoreError
 from tamis.store.models import SCHEMA_VERSION, metadata
 from tamis.store.sqlite_file import SqliteFile
@@ -36,7 +37,7 @@ class Home(Protocol):
         """Return an error that explains to a user in one sentence what is wrong, and what to do."""
 
 
-class Database:
+class Database(Closing):
     """One database with the store's schema. Thread-safe; each call uses a connection of its own.
 
     Args:
@@ -78,14 +79,6 @@ class Database:
     def close(self) -> None:
         """Close every connection. Calling it again does nothing."""
         self._engine.dispose()
-
-    def __enter__(self) -> Self:
-        """Return the store; the end of the block calls `close`."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the store, whatever happened."""
-        self.close()
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:

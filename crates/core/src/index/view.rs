@@ -7,7 +7,7 @@ use crate::json;
 use crate::message::{Message, Properties};
 
 use super::versions::version::Version;
-use super::{Engine, Scratch, SubscriptionId};
+use super::{Engine, MatchedIds, Scratch, SubscriptionId};
 
 /// One state of an engine. A message that was read for it may lack what its queries do not ask for, so it is matched
 /// against no other.
@@ -58,5 +58,13 @@ impl EngineView {
         matched: &mut Vec<SubscriptionId>,
     ) -> Result<(), EngineError> {
         self.0.match_into(message, scratch, matched)
+    }
+
+    /// Every subscription whose query is true of `message`, for a bitmap or their number: without a list of them.
+    ///
+    /// # Errors
+    /// A damaged snapshot.
+    pub fn matched_ids(&self, message: &Message<'_>, scratch: &mut Scratch) -> Result<MatchedIds, EngineError> {
+        self.0.matched_ids(message, scratch)
     }
 }

@@ -153,7 +153,7 @@ def read_queries(path: Place) -> tuple[Sequence[QuerySpec], dict[str, Parents]]:
 
     if isinstance(path, Path) and not is_store(path):
         file = load_query_file(path)
-        return file.queries, {spec.attribute: spec.parents for spec in file.hierarchies}
+        return file.queries, file.trees()
     from tamis.store import Store
 
     with Store.open(path, create=False) as store:

@@ -21,13 +21,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeAlias
 
+from tamis.closing import Closing
 from tamis.query import Query
 from tamis.reference.queries.query_matcher import Message, QueryMatcher, predicate_of, truth
 from tamis.reference.values import Point, point
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from tamis._core import _Tree as Tree
 
 Group: TypeAlias = "dict[int, list[Tree]]"
@@ -117,7 +116,7 @@ class Grouped(QueryMatcher):
         return map(check, groups)
 
 
-class GroupedInThreads(Grouped):
+class GroupedInThreads(Closing, Grouped):
     """Grouped filters with one thread per group: "checking groups is independent and needs no synchronisation".
 
     Threads share the results of expensive predicates; two may evaluate one at the same time, which is harmless.
@@ -140,9 +139,3 @@ class GroupedInThreads(Grouped):
     def close(self) -> None:
         """End the threads."""
         self._pool.shutdown()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()

@@ -5,33 +5,31 @@ They map the snapshot that it names and apply the changes since; so a change cos
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
 import os
 import secrets
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol
 
 from pyspark.sql import SparkSession
 
 from tamis._core import Query
+from tamis.closing import Closing
 from tamis.engine.replica import Addition
 from tamis.errors import TamisError
 from tamis.query import compile_in_file, load_query_file
 from tamis.query.hierarchy import Parents, refuse_missing
 from tamis.query.rules import compile_rule, rule_texts
-from tamis.spark.interpreters import check_python, is_connect
+from tamis.spark.interpreters import check_python, is_connect, is_local
 from tamis.spark.matching.recorded import RecordedEngine
 from tamis.spark.matching.store_queries import StoreQueries
 from tamis.spark.matching.worker import State
+from tamis.spark.temporary import temporary_folder
 from tamis.store import Store
 
 EVERY_S: Final = 0.5
@@ -92,12 +90,12 @@ def follow(
     return FollowedQueries(_source(queries, hierarchies or {}), every_s, folder)
 
 
-class FollowedQueries:
+class FollowedQueries(Closing):
     """Queries that are followed. Use them as a context manager, or call `close` when no stream needs them any more."""
 
     def __init__(self, source: _Source, every_s: float, folder: str | os.PathLike[str] | None) -> None:
         self._source, self._every_s, self.is_shared = source, every_s, folder is not None
-        self._folder = _private_folder() if folder is None else Path(folder).absolute()
+        self._folder = temporary_folder("follow") if folder is None else Path(folder).absolute()
         self._name = f"queries-{secrets.token_hex(4)}"
         self._state_path = self._folder / f"{self._name}.json"
         self._recorded: RecordedEngine[str] = RecordedEngine(self._folder, self._name)
@@ -108,14 +106,6 @@ class FollowedQueries:
         self._thread = threading.Thread(target=self._look, name="tamis-follow", daemon=True)
         self.refresh()
         self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __len__(self) -> int:
         """Return the number of queries after the last look."""
@@ -165,10 +155,9 @@ class FollowedQueries:
         Raises:
             TamisError: the workers may be on other machines, and no folder was given that all have.
         """
-        is_remote = is_connect(spark)
-        if not is_remote:
+        if not is_connect(spark):
             check_python(spark)
-        if not self.is_shared and (is_remote or not str(spark.sparkContext.master).startswith("local")):
+        if not self.is_shared and not is_local(spark):
             raise TamisError(
                 "follow: the workers of other machines do not see the temporary folder of this one; expected "
                 "folder='...', which all machines have under the same path"
@@ -204,12 +193,6 @@ class FollowedQueries:
         # A worker may just have read the state before.
         while len(self._files) > _FILES_KEPT:
             self._files.pop(0).unlink(missing_ok=True)
-
-
-def _private_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="tamis-follow-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def _source(queries: Any, hierarchies: Mapping[str, Parents]) -> _Source:
@@ -306,8 +289,8 @@ class _OfFile:
 
     def _load(self) -> _Rules:
         file = load_query_file(self._path)
-        specs = {spec.key: spec for spec in file.queries if spec.is_active()}
+        specs = {spec.key: spec for spec in file.active_queries()}
         texts = {key: (spec.text, spec.language) for key, spec in specs.items()}
-        trees = {spec.attribute: spec.parents for spec in file.hierarchies}
         self._expires_at = min((it.expires_at for it in specs.values() if it.expires_at is not None), default=None)
-        return _Rules(texts, {**trees, **self._hierarchies}, lambda key, *_: compile_in_file(self._path, specs[key]))
+        hierarchies = {**file.trees(), **self._hierarchies}
+        return _Rules(texts, hierarchies, lambda key, *_: compile_in_file(self._path, specs[key]))

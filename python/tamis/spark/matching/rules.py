@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +22,7 @@ from tamis.spark.matching.columns import Asked
 from tamis.spark.matching.following import FollowedQueries
 from tamis.spark.matching.shipping import ship, state_of
 from tamis.spark.matching.worker import State
+from tamis.spark.temporary import temporary_folder
 
 SNAPSHOT_SUFFIX = ".tamis"
 """The suffix of snapshot files; any other file is read as a file of queries."""
@@ -94,9 +93,8 @@ def rules_of(queries: Any, hierarchies: Mapping[str, Parents] | None = None) -> 
 
 def _of_file(path: Path, hierarchies: Mapping[str, Parents]) -> Engine:
     file = load_query_file(path)
-    given = {spec.attribute: spec.parents for spec in file.hierarchies}
-    queries = ((spec.key, compile_in_file(path, spec)) for spec in file.queries if spec.is_active())
-    return build_engine(queries, {**given, **hierarchies})
+    queries = ((spec.key, compile_in_file(path, spec)) for spec in file.active_queries())
+    return build_engine(queries, {**file.trees(), **hierarchies})
 
 
 def _of_rules(rules: Any, hierarchies: Mapping[str, Parents]) -> Engine:
@@ -117,8 +115,7 @@ def _check_predicates(engine: Engine) -> None:
 
 def _new_path() -> Path:
     """Return a path that no other snapshot of this session has: workers keep files of one name in one place."""
-    folder = Path(tempfile.mkdtemp(prefix="tamis-queries-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = temporary_folder("queries")
     return folder / f"{folder.name}{SNAPSHOT_SUFFIX}"
 
 

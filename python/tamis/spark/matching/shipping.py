@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
-from tamis.spark.interpreters import is_connect
+from tamis.spark.interpreters import is_connect, is_local
 from tamis.spark.matching.worker import State
 
 Location = Callable[[], str]
@@ -46,7 +46,7 @@ def ship(spark: SparkSession, path: Path, kept: int = 0) -> Shipped:
     if is_connect(spark):
         spark.addArtifacts(str(path), file=True)
         return Shipped(functools.partial(SparkFiles.get, path.name), _nothing)
-    if str(spark.sparkContext.master).startswith("local"):
+    if is_local(spark):
         return stay(path)
     broadcast = spark.sparkContext.broadcast(_Content(path, kept))
     return Shipped(functools.partial(_unpacked, broadcast), broadcast.destroy)

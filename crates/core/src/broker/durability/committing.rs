@@ -135,6 +135,11 @@ impl Broker {
         marks
     }
 
+    /// Whether all logs are synced up to their marks.
+    pub(crate) fn are_reached(&self, marks: &DiskMarks) -> bool {
+        marks.iter().all(|mark| self.is_reached(*mark))
+    }
+
     /// Whether a log is synced up to `mark`.
     pub(crate) fn is_reached(&self, mark: DiskMark) -> bool {
         #[cfg(test)]

@@ -113,7 +113,7 @@ impl Broker {
         let mut held = std::mem::take(&mut self.clients[channel].held);
         let connection = self.clients[channel].connection;
         while let Some((marks, bytes)) = held.front() {
-            if !marks.iter().all(|mark| self.is_reached(*mark)) {
+            if !self.are_reached(marks) {
                 self.clients[channel].held = held;
                 return self.await_disk(channel);
             }

@@ -78,23 +78,17 @@ struct Death<'a> {
 impl Broker {
     /// Drop an entry of a queue, after making its dead letter if the queue has a dead letter exchange.
     pub(crate) fn discard(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) {
-        match self.letter_of(queue, entry, reason) {
-            Some(letter) => self.letters.push(letter),
-            None => self.settle(queue, entry),
-        }
+        let Some(source) = self.letter_source(queue) else { return self.settle(queue, entry) };
+        let letter = self.letter(source, entry, reason);
+        self.letters.push(letter);
     }
 
-    /// The letter of an entry that a queue drops; None if the queue has no dead letter exchange.
-    fn letter_of(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) -> Option<Letter> {
-        #[cfg(test)]
-        if self.faults.letters_lost {
-            return None;
-        }
-        let source = self.letter_source(queue)?;
+    /// The letter of an entry that a queue drops.
+    fn letter(&mut self, source: Arc<LetterSource>, entry: QueueEntry, reason: Reason) -> Letter {
         let time_s = u64::try_from(self.clock.wall_us() / 1_000_000).unwrap_or_default();
         // Whoever makes letters gets no further than they can follow.
         self.turn.spend(LETTER_STEPS as u32);
-        Some(Letter { source, entry, reason, time_s, origin: None })
+        Letter { source, entry, reason, time_s, origin: None }
     }
 
     /// Count a message that full queues refuse, and make its dead letters where they are declared so.
@@ -107,20 +101,22 @@ impl Broker {
         self.metrics.refused += u64::from(!refusing.is_empty());
         let mut letters = Vec::new();
         for &queue in refusing {
-            let policy = &self.queues[queue].policy;
-            if policy.overflow == Overflow::RejectAndBury && policy.dead_letters.is_some() {
+            if self.queues[queue].policy.overflow == Overflow::RejectAndBury
+                && let Some(source) = self.letter_source(queue)
+            {
                 let message = self.messages.insert(StoredMessage::new(Arrived::Borrowed(*parts), 1, true));
-                let entry = QueueEntry::new(0, message, NEVER);
-                match self.letter_of(queue, entry, Reason::MaxLength) {
-                    Some(letter) => letters.push(letter),
-                    None => self.settle(queue, entry),
-                }
+                letters.push(self.letter(source, QueueEntry::new(0, message, NEVER), Reason::MaxLength));
             }
         }
         letters
     }
 
+    /// The source of a queue's dead letters; None if it has no dead letter exchange.
     fn letter_source(&self, id: QueueId) -> Option<Arc<LetterSource>> {
+        #[cfg(test)]
+        if self.faults.letters_lost {
+            return None;
+        }
         let it = &self.queues[id];
         let to = it.policy.dead_letters.as_ref()?;
         let queue = Handle { id, serial: it.serial };
@@ -208,10 +204,6 @@ impl Broker {
             self.release_entry(letter.entry, letter.source.durable_id);
             next = self.letters.finish(&letter);
         }
-    }
-
-    fn are_reached(&self, marks: &DiskMarks) -> bool {
-        marks.iter().all(|mark| self.is_reached(*mark))
     }
 
     /// Settle the entries of letters that streams have on disk now.

@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 
-use super::client::{EPOCH_US, TestBroker, bodies, published, table, text};
+use super::client::{EPOCH_US, ReceivedMethod, TestBroker, bodies, published, table, text};
 use super::streaming::{declare, offsets, publish, read};
 use crate::amqp::method::{BasicAck, BasicCancel, BasicConsume, BasicQos, QueueDeclare, QueueDelete};
-use crate::amqp::{FieldValue, PropertyFields, RawTable, Table};
+use crate::amqp::{BasicProperties, FieldValue, PropertyFields, RawTable, Table};
+use crate::broker::simulation::Faults;
 use crate::broker::topology::QueryLimits;
 use crate::broker::{BrokerOptions, ConnectionId};
 use crate::hierarchy::Hierarchy;
-use crate::journal::SimulatedDisk;
+use crate::journal::{Dice, SimulatedDisk};
+use crate::testing::fewer;
 
 /// A broker with a stream, and so many connections.
 fn world<const COUNT: usize>(options: BrokerOptions) -> (TestBroker, [ConnectionId; COUNT]) {
@@ -193,4 +195,74 @@ fn a_stream_that_is_deleted_leaves_nothing_of_its_live_readers() {
     world.send(ids[0], 1, QueueDelete { queue: "log", ..Default::default() });
     world.commit();
     assert_eq!((world.broker.streams.tail_bytes(), world.broker.clients.counts().2), (0, 0));
+}
+
+/// The numbers that a reader got, each with how many it was told to have missed before.
+type Numbers = Vec<(i64, i64)>;
+
+fn numbers(seen: &[ReceivedMethod]) -> Numbers {
+    let missed = |seen: &ReceivedMethod| {
+        BasicProperties::from_checked(&seen.properties).headers()?.get("x-stream-missed")?.as_i64()
+    };
+    offsets(seen).into_iter().zip(seen.iter().map(|it| missed(it).unwrap_or(0))).collect()
+}
+
+/// Publish to a reader that acknowledges by chance, while retention removes old messages, until it was switched between live
+/// and replay 1,000 times. Returns what it got, and the number of the last message.
+fn numbers_across_switches(faults: Faults) -> (Numbers, i64) {
+    let mut world = TestBroker::on_disk(&SimulatedDisk::new(), BrokerOptions::default()).0;
+    let [publisher, reader] = [world.connect(), world.connect()];
+    let bytes = [("x-max-length-bytes", 100_000), ("x-stream-max-segment-size-bytes", 65_536)];
+    declare(&mut world, publisher, &bytes.map(|(name, value)| (name, FieldValue::I32(value))));
+    world.broker.faults = faults;
+    read(&mut world, reader, 4, &[]);
+    let (mut dice, mut seen, mut last) = (Dice::new(3), Numbers::new(), 0);
+    let (mut switches, mut was_live) = (0, 1);
+    let mut round = |count: u32, acknowledges| {
+        publish(&mut world, publisher, last..last + count);
+        last += count;
+        world.commit();
+        if acknowledges {
+            world.send(reader, 1, BasicAck { delivery_tag: 0, multiple: true });
+        }
+        while world.broker.has_work() {
+            world.broker.work(world.now);
+        }
+        seen.extend(numbers(&world.seen(reader)));
+        let live = world.broker.live_reader_count();
+        switches += usize::from(live != was_live);
+        was_live = live;
+        switches
+    };
+    let mut rounds = 0;
+    loop {
+        let is_burst = dice.once_in(1_500); // more than is kept
+        if round(if is_burst { 2_000 } else { dice.below(4) as u32 }, !dice.once_in(3)) >= fewer(1_000) {
+            break;
+        }
+        rounds += 1;
+        assert!(rounds < 100_000, "it is not switched");
+    }
+    (0..1_000).for_each(|_| _ = round(0, true));
+    (seen, i64::from(last))
+}
+
+/// Whether a reader got each message up to `last` once and in order, but for those that it was told to have missed.
+fn is_complete(numbers: &Numbers, last: i64) -> bool {
+    let mut next = 1;
+    let follows = |(number, missed): &(i64, i64)| std::mem::replace(&mut next, number + 1) + missed == *number;
+    numbers.iter().all(follows) && next == last + 1
+}
+
+#[test]
+fn a_reader_that_is_switched_a_thousand_times_gets_each_message_once_and_in_order() {
+    let (numbers, last) = numbers_across_switches(Faults::default());
+    assert!(is_complete(&numbers, last), "{} of {last}", numbers.len());
+    assert!(cfg!(miri) || numbers.iter().any(|(_, missed)| *missed > 0), "retention has passed it");
+}
+
+#[test]
+fn control_a_reader_that_forgets_its_place_at_a_switch_is_caught() {
+    let (numbers, last) = numbers_across_switches(Faults { forgets_place: true, ..Faults::default() });
+    assert!(!is_complete(&numbers, last));
 }

@@ -170,6 +170,33 @@ fn retention_removes_the_oldest_and_readers_are_told_how_much_they_missed() {
     assert!(missed > Some(1000));
 }
 
+/// The first message that a stream still has after 20 hours with 500 messages in each; `bounds` are its arguments.
+fn first_after_a_day(bounds: &[(&'static str, FieldValue)]) -> i64 {
+    let mut world = TestBroker::on_disk(&SimulatedDisk::new(), BrokerOptions::default()).0;
+    let (id, reader) = (world.connect(), world.connect());
+    declare(&mut world, id, &[bounds, &[("x-stream-max-segment-size-bytes", FieldValue::I32(65_536))]].concat());
+    for hour in 0..20 {
+        let seconds = hour * 3_600;
+        world.broker.tick(seconds * 1_000_000, EPOCH_US + seconds as i64 * 1_000_000);
+        publish(&mut world, id, 0..500);
+        world.commit();
+    }
+    offsets(&read(&mut world, reader, 1, &[("x-stream-offset", text("first"))]))[0]
+}
+
+#[test]
+fn retention_by_age_and_by_bytes_work_alone_and_together() {
+    let (age, bytes) = (("x-max-age", text("4h")), ("x-max-length-bytes", FieldValue::I32(400_000)));
+    let by_age = first_after_a_day(std::slice::from_ref(&age));
+    let by_bytes = first_after_a_day(std::slice::from_ref(&bytes));
+    assert_eq!(first_after_a_day(&[]), 1, "without a bound all of it stays");
+    assert!((6_000..=7_501).contains(&by_age), "{by_age}: up to a segment more than the last four hours");
+    assert!((2..6_000).contains(&by_bytes), "{by_bytes}: more than four hours");
+    assert_eq!(first_after_a_day(&[age.clone(), bytes]), by_age, "the stricter bound counts");
+    let few_bytes = ("x-max-length-bytes", FieldValue::I32(100_000));
+    assert!(first_after_a_day(&[age, few_bytes]) > by_age, "the stricter bound counts");
+}
+
 #[test]
 fn streams_take_messages_from_exchanges_and_refuse_what_they_cannot_do() {
     let disk = SimulatedDisk::new();

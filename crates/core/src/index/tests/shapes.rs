@@ -175,6 +175,8 @@ impl Pair {
             let differs = |id: &&SubscriptionId| matched.contains(id) != expected.contains(id);
             let wrong: Vec<_> = self.expected.keys().filter(differs).map(|id| self.expected[id].to_string()).collect();
             assert!(matched == expected, "{wrong:?} of {properties:?}");
+            let ids = self.engine.view().matched_ids(&message, &mut scratch).expect("whole");
+            assert_eq!((ids.len(), ids.to_vec()), (matched.len(), matched), "without a list of them");
         }
     }
 }

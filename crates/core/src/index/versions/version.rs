@@ -12,6 +12,7 @@ use crate::index::SubscriptionId;
 use crate::index::asked::AskedParts;
 use crate::index::matching::MatchState;
 use crate::index::matching::hashed_message::HashedMessage;
+use crate::index::matching::id_set::MatchedIds;
 use crate::index::matching::scratch::SegmentScratch;
 use crate::index::name_filter::NameFilter;
 use crate::index::scratch::Scratch;
@@ -114,27 +115,52 @@ impl Version {
         scratch: &mut Scratch,
         matched: &mut Vec<SubscriptionId>,
     ) -> Result<(), EngineError> {
+        self.with_topic(message, scratch, |topic, scratch| {
+            let start = matched.len();
+            matched.extend_from_slice(&topic.ids);
+            self.match_queries(message, topic, scratch)?;
+            if !scratch.ids.is_empty() {
+                matched.drain(start..).for_each(|id| scratch.ids.push(id));
+                scratch.ids.drain_into(matched);
+            }
+            Ok(())
+        })
+    }
+
+    /// Every subscription whose query is true of `message`, without a list of them.
+    pub fn matched_ids(&self, message: &Message<'_>, scratch: &mut Scratch) -> Result<MatchedIds, EngineError> {
+        self.with_topic(message, scratch, |topic, scratch| {
+            self.match_queries(message, topic, scratch)?;
+            topic.ids.iter().for_each(|id| scratch.ids.push(*id));
+            Ok(scratch.ids.take())
+        })
+    }
+
+    /// Do `work` with what is known of the topic of `message`.
+    #[inline]
+    fn with_topic<R>(
+        &self,
+        message: &Message<'_>,
+        scratch: &mut Scratch,
+        work: impl FnOnce(&TopicMatches, &mut SegmentScratch) -> Result<R, EngineError>,
+    ) -> Result<R, EngineError> {
         let Scratch { matching, topics } = scratch;
         if !self.topics.asks {
-            return self.match_queries(message, &TopicMatches::NONE, matching, matched);
+            return work(&TopicMatches::NONE, matching);
         }
         let (version, serial) = (self.number, self.serial);
         let sources = TopicSources { version, serial, segments: &self.segments, tail: &self.tail, plan: &self.topics };
-        let match_queries = |topic: &TopicMatches| self.match_queries(message, topic, matching, matched);
-        topics.get_or_insert_default().with(sources, message.topic, match_queries)
+        topics.get_or_insert_default().with(sources, message.topic, |topic| work(topic, matching))
     }
 
-    /// Append what is known of the topic, and all other matches.
+    /// Collect the ids of all matches in the scratch, but those that the topic alone decides.
     #[inline]
     fn match_queries(
         &self,
         message: &Message<'_>,
         topic: &TopicMatches,
         scratch: &mut SegmentScratch,
-        matched: &mut Vec<SubscriptionId>,
     ) -> Result<(), EngineError> {
-        let start = matched.len();
-        matched.extend_from_slice(&topic.ids);
         scratch.ids.clear();
         let state = MatchState { hierarchies: &self.hierarchies, version: self.number };
         let mut hashed = HashedMessage::new(message);
@@ -142,10 +168,6 @@ impl Version {
             segment.match_into(&mut hashed, topic.symbols(index), state, scratch)?;
         }
         self.match_tail(message, |id| scratch.ids.push(id));
-        if !scratch.ids.is_empty() {
-            matched.drain(start..).for_each(|id| scratch.ids.push(id));
-            scratch.ids.drain_into(matched);
-        }
         Ok(())
     }
 
