@@ -212,6 +212,7 @@ fn definitions_are_refused_when_they_take_half_of_the_memory() {
     let options = BrokerOptions { memory_bytes_max: MEBIBYTE, ..BrokerOptions::default() };
     let mut world = TestBroker::new(options);
     let id = world.connect();
+    let bind = |queue| QueueBind { queue, exchange: "amq.fanout", ..Default::default() };
     let mut made = 0;
     let refused = loop {
         let queue = &*Box::leak(format!("q{made}").into_boxed_str());
@@ -220,11 +221,15 @@ fn definitions_are_refused_when_they_take_half_of_the_memory() {
             Some((_, code, text)) => break (code, text.contains("low on memory")),
             None => made += 1,
         }
+        if made == 1 {
+            assert_eq!(names(&world.ask(id, 1, bind("q0"))), ["queue.bind-ok"]);
+        }
         assert!(made < 5_000, "{:?}", world.broker.memory());
     };
     assert_eq!((refused, made > 100), ((506, true), true), "after {made}");
     let id = world.connect();
     assert!(closed(&world.ask(id, 1, QueueDeclare { queue: "q0", ..Default::default() })).is_none(), "it is there");
+    assert_eq!(names(&world.ask(id, 1, bind("q0"))), ["queue.bind-ok"], "so is its binding");
     world.publish(id, "", "q0", b"x");
     assert!(world.broker.wants_input(id), "there is room for messages");
 }
