@@ -32,9 +32,14 @@ struct HeldLetter {
     topology_version: u64,
 }
 
-/// The letters that a queue holds.
+/// The letters that a queue holds. Nearly every queue holds none, and pays a pointer for that.
 #[derive(Debug, Default)]
 pub(crate) struct HeldLetters {
+    some: Option<Box<SomeLetters>>,
+}
+
+#[derive(Debug, Default)]
+struct SomeLetters {
     letters: VecDeque<HeldLetter>,
     size_bytes: u64,
 }
@@ -43,34 +48,39 @@ impl HeldLetters {
     /// The number of letters.
     #[inline]
     pub fn len(&self) -> usize {
-        self.letters.len()
+        self.some.as_ref().map_or(0, |some| some.letters.len())
     }
 
     /// The size of their messages.
     #[inline]
     pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.some.as_ref().map_or(0, |some| some.size_bytes)
     }
 
     /// Whether the queue must not make further ones.
     #[inline]
     pub fn are_too_many(&self) -> bool {
-        self.letters.len() >= HELD_MAX
+        self.len() >= HELD_MAX
     }
 
     /// Every letter.
     pub fn iter(&self) -> impl Iterator<Item = &Letter> {
-        self.letters.iter().map(|held| &held.letter)
+        self.some.iter().flat_map(|some| &some.letters).map(|held| &held.letter)
     }
 
     fn push(&mut self, held: HeldLetter) {
-        self.size_bytes += held.size as u64;
-        self.letters.push_back(held);
+        let some = self.some.get_or_insert_default();
+        some.size_bytes += held.size as u64;
+        some.letters.push_back(held);
     }
 
     fn pop(&mut self) -> Option<HeldLetter> {
-        let held = self.letters.pop_front()?;
-        self.size_bytes -= held.size as u64;
+        let some = self.some.as_mut()?;
+        let held = some.letters.pop_front()?;
+        some.size_bytes -= held.size as u64;
+        if some.letters.is_empty() {
+            self.some = None;
+        }
         Some(held)
     }
 }
