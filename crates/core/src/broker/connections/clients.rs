@@ -15,6 +15,7 @@ use crate::broker::consumers::settlement::{Settle, Settlement};
 use crate::broker::consumers::unacknowledged::{CoarseTime, Delivery, DeliveryRoom, Unacknowledged};
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot, ConsumerSlot, Handle};
 use crate::broker::parts::Parts;
+use crate::broker::publishing::transactions::transaction::Transaction;
 use crate::broker::queues::entries::QueueEntry;
 use crate::broker::slab::{Slab, SlotId};
 use crate::broker::topology::{Owner, QueueId, VhostId};
@@ -39,9 +40,20 @@ pub(crate) struct Clients {
 
 /// The deliveries of a channel that is gone: those that it had settled, and then others, which go back.
 #[derive(Debug)]
-pub(crate) struct Orphans {
-    pub deliveries: Unacknowledged,
-    pub settles: VecDeque<Settle>,
+struct Orphans {
+    deliveries: Unacknowledged,
+    settles: VecDeque<Settle>,
+    /// The transaction that has not settled others, which go back first to where they were.
+    transaction: Option<Box<Transaction>>,
+}
+
+impl Orphans {
+    /// Every delivery.
+    #[cfg(test)]
+    fn iter(&self) -> impl Iterator<Item = &Delivery> {
+        let settled = self.transaction.iter().flat_map(|transaction| transaction.deliveries());
+        self.deliveries.iter().chain(settled)
+    }
 }
 
 /// The connection, channel and consumer that a delivery is written to.
@@ -283,9 +295,17 @@ impl Clients {
         self.channels[slot].unacknowledged.push(delivery, &mut self.room);
     }
 
-    /// Drop the transaction of a channel: what it settled waits for its acknowledgement again.
-    pub fn roll_back(&mut self, slot: ChannelSlot) {
-        self.channels[slot].roll_back(&mut self.room);
+    /// Drop the transaction of a channel: what it settled waits for its acknowledgement again, at most `count_max` of it in one
+    /// call. Returns whether that was all.
+    pub fn roll_back(&mut self, slot: ChannelSlot, count_max: usize) -> bool {
+        let channel = &mut self.channels[slot];
+        let Some(transaction) = &mut channel.transaction else { return true };
+        drop(transaction.take_messages());
+        for _ in 0..count_max {
+            let Some(delivery) = transaction.take_settled() else { return true };
+            channel.unacknowledged.restore(delivery, &mut self.room);
+        }
+        false
     }
 
     /// Keep the settlement of the delivery with this tag for the transaction of its channel. False when none has it.
@@ -324,16 +344,22 @@ impl Clients {
     }
 
     /// Leave the deliveries of a channel to be put back later, after what the channel had begun to settle.
-    pub fn orphan(&mut self, slot: ChannelSlot, settles: VecDeque<Settle>) {
+    pub fn orphan(&mut self, slot: ChannelSlot, settles: VecDeque<Settle>, mut transaction: Option<Box<Transaction>>) {
         let channel = &mut self.channels[slot];
         // Nothing is delivered on it any more.
         channel.credit = Credit::default();
-        self.orphans.push_back(Orphans { deliveries: std::mem::take(&mut channel.unacknowledged), settles });
+        transaction.iter_mut().for_each(|transaction| drop(transaction.take_messages()));
+        let deliveries = std::mem::take(&mut channel.unacknowledged);
+        self.orphans.push_back(Orphans { deliveries, settles, transaction });
     }
 
-    /// Take out the next delivery of a channel that is gone, with how it is settled. `Some(None)` ends a channel.
+    /// Take out the next delivery of a channel that is gone, with how it is settled. `Some(None)` is a step without one.
     pub fn next_orphan(&mut self) -> Option<Option<(Delivery, Settlement)>> {
-        let Orphans { deliveries, settles } = self.orphans.front_mut()?;
+        let Orphans { deliveries, settles, transaction } = self.orphans.front_mut()?;
+        if let Some(delivery) = transaction.as_mut().and_then(|transaction| transaction.take_settled()) {
+            deliveries.restore(delivery, &mut self.room);
+            return Some(None);
+        }
         while let Some(settle) = settles.front() {
             if let Some(delivery) = deliveries.settle_oldest(settle.tag, &mut self.room) {
                 return Some(Some((delivery, settle.settlement)));
@@ -356,7 +382,13 @@ impl Clients {
     /// Every delivery of channels that are gone.
     #[cfg(test)]
     pub fn orphans(&self) -> impl Iterator<Item = &Delivery> {
-        self.orphans.iter().flat_map(|orphans| orphans.deliveries.iter())
+        self.orphans.iter().flat_map(Orphans::iter)
+    }
+
+    /// The number of deliveries of channels that are gone, except those that their transactions would have settled.
+    #[cfg(test)]
+    pub fn orphans_waiting(&self) -> usize {
+        self.orphans.iter().map(|orphans| orphans.deliveries.len()).sum()
     }
 
     /// The deliveries that wait for their acknowledgement, together.

@@ -182,22 +182,19 @@ impl Broker {
     fn empty_channel(&mut self, slot: ChannelSlot) {
         let channel = &mut self.clients[slot];
         channel.incoming = None;
-        self.clients.roll_back(slot);
-        let channel = &mut self.clients[slot];
-        if channel.transaction.take().is_some() {
-            // What it had begun to settle is rolled back, too.
-            let connection = channel.connection;
-            self.clients[connection].settling.retain(|(of, settle)| *of != slot || !settle.is_kept);
-        }
-        let channel = &mut self.clients[slot];
         channel.confirms = None;
         channel.memo = None;
+        let (connection, transaction) = (channel.connection, channel.transaction.take());
+        if transaction.is_some() {
+            // What it had begun to settle is rolled back, too.
+            self.clients[connection].settling.retain(|(of, settle)| *of != slot || !settle.is_kept);
+        }
         self.clients.drop_held(slot);
         self.drop_waiting(slot);
         let consumers = std::mem::take(&mut self.clients[slot].consumers);
         self.remove_consumers(&consumers);
         self.backpressure.count_unfinished(&mut self.clients[slot]);
-        self.return_deliveries(slot);
+        self.return_deliveries(slot, transaction);
     }
 
     /// Remove a channel with all that it holds.

@@ -9,13 +9,13 @@ use crate::broker::consumers::settlement::{Settle, Settlement};
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle, MessageId};
-use crate::broker::publishing::transactions::transaction::PendingSettlement;
+use crate::broker::publishing::transactions::transaction::{PendingSettlement, Transaction};
 use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::letter::Reason;
 use crate::broker::topology::QueueId;
 
 /// Maximum number of deliveries that are settled in one call, which takes about 2 ms; others follow in the next turns.
-const SETTLED_AT_ONCE: usize = 10_000;
+pub(crate) const SETTLED_AT_ONCE: usize = 10_000;
 
 impl Broker {
     /// Carry out an ack, nack or reject: now, or with the transaction.
@@ -254,8 +254,9 @@ impl Broker {
         self.queues.schedule(queue);
     }
 
-    /// Put all unacknowledged deliveries of a channel that is closed back, and finish what it had begun to settle.
-    pub(crate) fn return_deliveries(&mut self, channel: ChannelSlot) {
+    /// Put all unacknowledged deliveries of a channel that is closed back, with those that its transaction would have settled,
+    /// and finish what it had begun to settle.
+    pub(crate) fn return_deliveries(&mut self, channel: ChannelSlot, transaction: Option<Box<Transaction>>) {
         let connection = self.clients[channel].connection;
         let settling = &mut self.clients[connection].settling;
         let settles = settling.iter().filter(|(of, _)| *of == channel).map(|(_, settle)| *settle).collect();
@@ -266,7 +267,7 @@ impl Broker {
                 self.settle_delivery(channel, &delivery, Settlement::Discard);
             }
         }
-        self.clients.orphan(channel, settles);
+        self.clients.orphan(channel, settles, transaction);
         if !self.turn.is_over() {
             self.settle_orphans();
         }

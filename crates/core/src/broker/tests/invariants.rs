@@ -193,7 +193,7 @@ fn memory(broker: &Broker) -> Result<(), String> {
         return Err(format!("entries take {entries} bytes, and {} are counted", memory.entries));
     }
     let of_channels: usize = broker.clients.channels().map(|(_, channel)| channel.unacknowledged.iter().count()).sum();
-    let deliveries = of_channels + broker.clients.orphans().count();
+    let deliveries = of_channels + broker.clients.orphans_waiting();
     if deliveries != broker.clients.delivery_room().waiting() {
         let counted = broker.clients.delivery_room().waiting();
         return Err(format!("{deliveries} deliveries are out, and {counted} are counted"));

@@ -92,6 +92,18 @@ impl Transaction {
         std::mem::take(&mut self.settlements)
     }
 
+    /// Take out the delivery that was settled last.
+    pub fn take_settled(&mut self) -> Option<Delivery> {
+        while let Some(last) = self.settlements.last_mut() {
+            if let Some(delivery) = last.deliveries.pop() {
+                self.settled -= 1;
+                return Some(delivery);
+            }
+            self.settlements.pop();
+        }
+        None
+    }
+
     /// The deliveries that it settles.
     #[cfg(test)]
     pub fn deliveries(&self) -> impl Iterator<Item = &Delivery> {
