@@ -154,6 +154,7 @@ impl Broker {
         self.spill_older();
         self.feed_sparingly();
         self.try_held_letters();
+        self.try_held_frames();
         self.try_blocked_again();
         self.finish();
     }

@@ -36,6 +36,8 @@ pub(crate) struct Clients {
     orphans: VecDeque<Orphans>,
     /// The memory of all connections' buffers, as it was last counted.
     buffer_bytes: u64,
+    /// Connections whose next frame waits for a tick.
+    awaiting_tick: Vec<Handle<ConnectionSlot>>,
 }
 
 /// The deliveries of a channel that is gone: those that it had settled, and then others, which go back.
@@ -404,6 +406,22 @@ impl Clients {
             connection.is_dirty = true;
             self.dirty.push(slot);
         }
+    }
+
+    /// Note that the next frame of a connection waits for a tick.
+    pub fn await_tick(&mut self, slot: ConnectionSlot) {
+        let connection = &mut self.connections[slot];
+        if !connection.awaits_tick {
+            connection.awaits_tick = true;
+            self.awaiting_tick.push(Handle { id: slot, serial: connection.serial });
+        }
+    }
+
+    /// Take the connections whose next frame has waited for this tick.
+    pub fn take_awaiting_tick(&mut self) -> Vec<Handle<ConnectionSlot>> {
+        let mut awaiting = std::mem::take(&mut self.awaiting_tick);
+        awaiting.retain(|handle| self.connection_of(*handle).is_some_and(|it| std::mem::take(&mut it.awaits_tick)));
+        awaiting
     }
 
     /// Move all connections that have something to write, or have ended, to the end of `ids`, each once.

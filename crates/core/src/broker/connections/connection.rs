@@ -78,6 +78,8 @@ pub(crate) struct Connection {
     pub is_suspended: bool,
     /// Whether the next frame in `input` waits: for the message or the transaction of its channel, or for files of a stream.
     pub is_held: bool,
+    /// Whether the next frame in `input` waits for a tick.
+    pub awaits_tick: bool,
     /// Whether frames in `input` wait for the connection's next turn, and for nothing else.
     pub is_resting: bool,
     pub knows_blocked: bool,
@@ -146,6 +148,7 @@ impl Connection {
             is_dirty: false,
             is_suspended: false,
             is_held: false,
+            awaits_tick: false,
             is_resting: false,
             knows_blocked: login.knows_blocked,
             knows_cancel: login.knows_cancel,

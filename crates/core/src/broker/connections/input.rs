@@ -65,6 +65,17 @@ impl Broker {
         self.clients.touch(slot);
     }
 
+    /// Let the next frame of a connection wait for a tick: what it waits for ends without a word.
+    pub(crate) fn hold_until_tick(&mut self, slot: ConnectionSlot) {
+        self.hold(slot);
+        self.clients.await_tick(slot);
+    }
+
+    /// Try the frames again that have waited for this tick.
+    pub(crate) fn try_held_frames(&mut self) {
+        self.clients.take_awaiting_tick().into_iter().for_each(|handle| self.release(handle.id));
+    }
+
     /// Go on with the frames of a connection, if the next one was held.
     pub(crate) fn release(&mut self, slot: ConnectionSlot) {
         let connection = &mut self.clients[slot];

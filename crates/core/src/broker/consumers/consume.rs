@@ -189,7 +189,8 @@ impl Broker {
         }
     }
 
-    /// Carry out basic.get. Where more has expired than fits into the turn, it is carried out in a later one.
+    /// Carry out basic.get. Where more has expired than fits into the turn, it is carried out in a later one, and where too
+    /// many dead letters wait already, after a later tick.
     pub(crate) fn get(&mut self, channel: ChannelSlot, get: &BasicGet<'_>) -> Result<(), AmqpError> {
         let (queue, _) = self.named_queue(channel, get.queue, Verb::Read)?;
         if self.queues[queue].stream.is_some() {
@@ -208,6 +209,9 @@ impl Broker {
             if self.deliver_got(channel, queue, entry, get.no_ack) {
                 return Ok(());
             }
+        }
+        if !self.turn.is_over() {
+            self.hold_until_tick(self.clients[channel].connection);
         }
         self.turn.repeat_frame();
         Ok(())
