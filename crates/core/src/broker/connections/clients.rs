@@ -10,6 +10,7 @@ use crate::broker::connections::channel::Channel;
 use crate::broker::connections::connection::{Connection, ConnectionState};
 use crate::broker::connections::delivery_frames::{NO_ROUTE, RETURN, put_delivery, put_method};
 use crate::broker::consumers::consumer::Consumer;
+use crate::broker::consumers::consumer_tags::ConsumerTags;
 use crate::broker::consumers::credit::Credit;
 use crate::broker::consumers::settlement::{Settle, Settlement};
 use crate::broker::consumers::unacknowledged::{CoarseTime, Delivery, DeliveryRoom, Unacknowledged};
@@ -26,6 +27,8 @@ pub(crate) struct Clients {
     connections: Slab<ConnectionSlot, Connection>,
     channels: Slab<ChannelSlot, Channel>,
     consumers: Slab<ConsumerSlot, Consumer>,
+    /// The consumers by their channels and tags.
+    tags: ConsumerTags,
     /// Connections with something to write, or whose end is to be told.
     dirty: Vec<ConnectionSlot>,
     /// The slot at which the walk over connections goes on.
@@ -166,12 +169,18 @@ impl Clients {
         channels.insert(index, (number, slot));
     }
 
-    /// Add a consumer to its channel.
+    /// Add a consumer to its channel, which has none with its tag.
     pub fn add_consumer(&mut self, consumer: Consumer) -> ConsumerSlot {
         let channel = consumer.channel;
         let slot = self.consumers.insert(consumer);
+        self.tags.insert(slot, &self.consumers);
         self.channels[channel].consumers.push(slot);
         slot
+    }
+
+    /// The consumer of a channel with this tag.
+    pub fn consumer_named(&self, channel: ChannelSlot, tag: &str) -> Option<ConsumerSlot> {
+        self.tags.find(channel, tag.as_bytes(), &self.consumers)
     }
 
     /// Take a connection out, which has no channels any more.
@@ -196,6 +205,7 @@ impl Clients {
 
     /// Take a consumer out. Its channel's list is the caller's to change.
     pub fn remove_consumer(&mut self, slot: ConsumerSlot) -> Consumer {
+        self.tags.remove(slot, &self.consumers);
         self.consumers.remove(slot)
     }
 

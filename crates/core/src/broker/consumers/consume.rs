@@ -87,8 +87,7 @@ impl Broker {
         consume: &BasicConsume<'_>,
     ) -> Result<(), AmqpError> {
         let it = &self.clients[channel];
-        let has_tag = |consumer: &ConsumerSlot| self.clients[*consumer].name() == consume.consumer_tag.as_bytes();
-        if it.consumers.iter().any(has_tag) {
+        if self.clients.consumer_named(channel, consume.consumer_tag).is_some() {
             let reason = format!("attempt to reuse consumer tag '{}'", consume.consumer_tag);
             return Err(error(ReplyCode::NotAllowed, &reason));
         }
@@ -108,9 +107,8 @@ impl Broker {
 
     /// Carry out basic.cancel. A consumer that does not exist is cancelled already.
     pub(crate) fn cancel(&mut self, channel: ChannelSlot, cancel: &BasicCancel<'_>) -> Result<(), AmqpError> {
-        let has_tag = |consumer: &ConsumerSlot| self.clients[*consumer].name() == cancel.consumer_tag.as_bytes();
-        if let Some(index) = self.clients[channel].consumers.iter().position(has_tag) {
-            let consumer = self.clients[channel].consumers.remove(index);
+        if let Some(consumer) = self.clients.consumer_named(channel, cancel.consumer_tag) {
+            self.clients[channel].consumers.retain(|other| *other != consumer);
             self.remove_consumers(&[consumer]);
         }
         if cancel.no_wait {
