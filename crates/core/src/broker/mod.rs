@@ -155,6 +155,7 @@ impl Broker {
         self.feed_sparingly();
         self.try_held_letters();
         self.try_held_frames();
+        self.queues.try_awaiting_memory();
         self.try_blocked_again();
         self.finish();
     }

@@ -9,6 +9,7 @@ use crate::amqp::properties::put_content;
 use crate::broker::connections::channel::Channel;
 use crate::broker::connections::connection::{Connection, ConnectionState};
 use crate::broker::connections::delivery_frames::{NO_ROUTE, RETURN, put_delivery, put_method};
+use crate::broker::connections::output_buffer::CROWDED_BYTES;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::consumers::consumer_tags::ConsumerTags;
 use crate::broker::consumers::credit::Credit;
@@ -68,18 +69,22 @@ pub(crate) struct Outlet<'a> {
     pub consumer: &'a mut Consumer,
     dirty: &'a mut Vec<ConnectionSlot>,
     room: &'a mut DeliveryRoom,
+    buffer_bytes: &'a mut u64,
 }
 
 impl Outlet<'_> {
     /// Write a delivery. Returns its tag. The connection takes no more when it has `output_bytes_max` to write.
     #[inline]
     pub fn write(&mut self, redelivered: bool, parts: &Parts<'_>, output_bytes_max: usize) -> u64 {
-        let Self { connection, channel, consumer, dirty, .. } = self;
+        let Self { connection, channel, consumer, dirty, buffer_bytes, .. } = self;
         channel.delivery_tag += 1;
         let tag = channel.delivery_tag;
         let frame_max = connection.frame_max as usize;
         put_delivery(connection.out.tail(), channel.number, &consumer.tag, tag, redelivered, parts, frame_max);
         connection.is_congested |= connection.out.len() >= output_bytes_max;
+        if parts.size() > CROWDED_BYTES {
+            connection.recount(buffer_bytes);
+        }
         if !connection.is_dirty {
             connection.is_dirty = true;
             dirty.push(consumer.connection);
@@ -246,11 +251,11 @@ impl Clients {
     /// The channel and connection of a consumer, with the consumer itself.
     #[inline]
     pub fn outlet(&mut self, slot: ConsumerSlot) -> Outlet<'_> {
-        let Self { connections, channels, consumers, dirty, room, .. } = self;
+        let Self { connections, channels, consumers, dirty, room, buffer_bytes, .. } = self;
         let consumer = &mut consumers[slot];
         let channel = &mut channels[consumer.channel];
         let connection = &mut connections[consumer.connection];
-        Outlet { connection, channel, consumer, dirty, room }
+        Outlet { connection, channel, consumer, dirty, room, buffer_bytes }
     }
 
     /// A channel with its connection.
@@ -296,10 +301,13 @@ impl Clients {
     /// Count the buffers of a connection again, after they may have grown or shrunk.
     pub fn count_buffers(&mut self, slot: ConnectionSlot) {
         if let Some(connection) = self.connections.get_mut(slot) {
-            let bytes = connection.held_bytes();
-            self.buffer_bytes = self.buffer_bytes - connection.counted_bytes + bytes;
-            connection.counted_bytes = bytes;
+            connection.recount(&mut self.buffer_bytes);
         }
+    }
+
+    /// The memory of the buffers of all connections but one.
+    pub fn buffer_bytes_beside(&self, slot: ConnectionSlot) -> u64 {
+        self.buffer_bytes - self.connections[slot].counted_bytes
     }
 
     /// Let a delivery of basic.get wait for its acknowledgement.

@@ -234,6 +234,13 @@ impl Connection {
         (self.out.capacity() + self.held_answer_bytes + self.input.capacity() + with_caller) as u64
     }
 
+    /// Count the memory of its buffers anew in the sum of all.
+    pub fn recount(&mut self, sum: &mut u64) {
+        let bytes = self.held_bytes();
+        *sum = *sum - self.counted_bytes + bytes;
+        self.counted_bytes = bytes;
+    }
+
     /// Free the memory that a burst needed.
     pub fn trim(&mut self) {
         self.out.trim();

@@ -3,6 +3,7 @@
 use crate::amqp::{AmqpError, Method};
 
 use crate::broker::Broker;
+use crate::broker::connections::output_buffer::CROWDED_BYTES;
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot};
 use crate::broker::publishing::confirms::DiskMarks;
 
@@ -50,6 +51,10 @@ impl Broker {
         if count > 0 {
             connection.said = self.clock.now();
             connection.handed_over = count;
+        }
+        if self.are_crowded(self.clients.buffer_bytes()) && self.clients[slot].out.capacity() > CROWDED_BYTES {
+            // Others wait for it.
+            self.clients[slot].out.trim();
         }
         self.clients.count_buffers(slot);
         let connection = &mut self.clients[slot];

@@ -188,7 +188,7 @@ impl Broker {
     }
 
     /// Carry out basic.get. Where more has expired than fits into the turn, it is carried out in a later one, and where too
-    /// many dead letters wait already, after a later tick.
+    /// many dead letters wait already, or there is no memory for a large message, after a later tick.
     pub(crate) fn get(&mut self, channel: ChannelSlot, get: &BasicGet<'_>) -> Result<(), AmqpError> {
         let (queue, _) = self.named_queue(channel, get.queue, Verb::Read)?;
         if self.queues[queue].stream.is_some() {
@@ -200,7 +200,8 @@ impl Broker {
         if self.queues[queue].held.are_too_many() {
             return self.reply(channel, BasicGetEmpty { cluster_id: "" }.into());
         }
-        while self.expire_head(queue) {
+        let connection = self.clients[channel].connection;
+        while self.expire_head(queue) && self.has_memory_for(connection, self.front_size(queue)) {
             let Some(entry) = self.queues.pop(queue, &self.messages) else {
                 return self.reply(channel, BasicGetEmpty { cluster_id: "" }.into());
             };
@@ -209,7 +210,7 @@ impl Broker {
             }
         }
         if !self.turn.is_over() {
-            self.hold_until_tick(self.clients[channel].connection);
+            self.hold_until_tick(connection);
         }
         self.turn.repeat_frame();
         Ok(())

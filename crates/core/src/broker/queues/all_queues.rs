@@ -28,6 +28,8 @@ pub(crate) struct Queues {
     relieved: Vec<Handle<QueueId>>,
     /// Queues that may have something to deliver, in the order of their turns.
     runnable: VecDeque<QueueId>,
+    /// Queues whose first message waits for memory.
+    awaiting_memory: Vec<Handle<QueueId>>,
     /// When something in a queue, or the queue itself, may expire.
     timers: Timers,
     /// Queues with chunks of entries that may be moved to disk.
@@ -251,6 +253,25 @@ impl Queues {
         if !queue.is_runnable && !queue.ring.is_empty() && !queue.ready().is_empty() {
             queue.is_runnable = true;
             self.runnable.push_back(id);
+        }
+    }
+
+    /// Note that the first message of a queue waits for memory.
+    pub fn await_memory(&mut self, id: QueueId) {
+        let queue = &mut self.queues[id];
+        if !queue.awaits_memory {
+            queue.awaits_memory = true;
+            self.awaiting_memory.push(Handle { id, serial: queue.serial });
+        }
+    }
+
+    /// Schedule the queues whose first message has waited for memory.
+    pub fn try_awaiting_memory(&mut self) {
+        for handle in std::mem::take(&mut self.awaiting_memory) {
+            if let Some(queue) = self.queue_of(handle) {
+                queue.awaits_memory = false;
+                self.schedule(handle.id);
+            }
         }
     }
 

@@ -42,6 +42,8 @@ pub(crate) struct Queue {
     pub is_spillable: bool,
     /// Whether senders wait until it has room.
     pub has_waiting_senders: bool,
+    /// Whether its first message is large, and waits for memory to be delivered.
+    pub awaits_memory: bool,
     /// Dead letters of this queue that no queue takes.
     pub held: HeldLetters,
     ready: Entries,
@@ -69,6 +71,7 @@ impl Queue {
             published: 0,
             is_spillable: false,
             has_waiting_senders: false,
+            awaits_memory: false,
             held: HeldLetters::default(),
             ready: Entries::default(),
             ready_bytes: 0,

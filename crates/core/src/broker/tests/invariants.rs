@@ -210,6 +210,7 @@ fn work(broker: &Broker) -> Result<(), String> {
     for (number, queue) in broker.queues.iter() {
         if !queue.is_runnable
             && !queue.held.are_too_many()
+            && !queue.awaits_memory
             && let Some(consumer) = queue.consumers.iter().find(|consumer| broker.can_take(**consumer))
             && queue.front().is_some_and(|front| front.expires > broker.clock.now())
         {
