@@ -15,7 +15,6 @@ use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{Handle, OriginId};
 use crate::broker::publishing::confirms::DiskMarks;
 use crate::broker::queues::entries::QueueEntry;
-use crate::broker::queues::held_letters::HELD_BYTES;
 use crate::broker::queues::policy::DeadLetters;
 use crate::broker::slab::Slab;
 use crate::broker::topology::{QueueId, VhostId};
@@ -278,12 +277,17 @@ impl Letters {
         self.waiting.len() + self.unsynced.len() + self.origins.len() + self.held
     }
 
-    /// The memory that they take besides their messages.
+    /// The number of letters that queues hold.
+    pub fn held_count(&self) -> usize {
+        self.held
+    }
+
+    /// The memory that they take besides their messages, except of those that queues hold.
     pub fn size_bytes(&self) -> u64 {
         let waiting = self.waiting.capacity() * size_of::<Letter>();
         let unsynced = self.unsynced.capacity() * size_of::<(DiskMarks, Letter)>();
         let holding = self.holding.capacity() * size_of::<Handle<QueueId>>();
-        (waiting + unsynced + self.origins.size_bytes() + holding + self.held * HELD_BYTES) as u64
+        (waiting + unsynced + self.origins.size_bytes() + holding) as u64
     }
 
     /// Every letter on its way that no queue holds.
