@@ -38,6 +38,9 @@ pytest = status=0; \
 	$(PYTEST) -m "serial$(1)" || status=1; \
 	exit $$status
 
+# The examples of the documentation run with the core that is built for Python already.
+core_tests = $(CARGO) test --locked -p tamis-core --lib && $(CARGO) test --locked --release -p tamis-core --doc
+
 .PHONY: help setup run test quick lint lint-python lint-rust docs tree notebooks circles homonyms stub limits commands crates format bench faults coverage fuzz miri \
 	wheel release constraints clean tools
 
@@ -78,6 +81,12 @@ $(STAMPS)/core: $(STAMPS)/packages $(RUST_SOURCES) pyproject.toml | tools
 	@PATH="$(BIN):$$PATH" MATURIN_PEP517_ARGS=--locked $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+# Half the start of Spark is reading its classes. The tests start it often; a file of them, ready, pays for itself.
+$(STAMPS)/classes: $(STAMPS)/packages | $(STAMPS)/core
+	@echo "making a file of Spark's classes ..." >&2
+	@nice $(BIN)/python -m tamis.spark.class_archive
+	@touch $@
+
 # ---- using ------------------------------------------------------------------------------------------------------
 
 run: setup ## set up everything and watch tamis work on real mail (tamis demo)
@@ -85,12 +94,12 @@ run: setup ## set up everything and watch tamis work on real mail (tamis demo)
 
 # ---- checking ---------------------------------------------------------------------------------------------------
 
-test: setup ## run all tests, Spark included
-	$(CARGO) test --locked -p tamis-core
+test: setup $(STAMPS)/classes ## run all tests, Spark included
+	$(call core_tests)
 	@$(call pytest)
 
 quick: setup ## run the tests that need no Java
-	$(CARGO) test --locked -p tamis-core
+	$(call core_tests)
 	@$(call pytest, and not spark)
 
 # Side by side: the checks of Python take one core, and the compiler waits for single crates at times.

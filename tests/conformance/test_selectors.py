@@ -88,3 +88,12 @@ def test_every_rule_to_skip_is_still_needed(shared: Path) -> None:
     cases = [case for file in FILES for case in selector_cases(shared / "conformance" / "selectors" / file)]
     used = {skips.reason(case) for case in cases}
     assert [rule.reason for rule in skips.RULES if rule.reason not in used] == []
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file not in skips.FILES])
+def test_the_canonical_text_of_a_query_reads_as_the_same_query(shared: Path, file: str) -> None:
+    cases = runnable(selector_cases(shared / "conformance" / "selectors" / file))
+    queries = [query for case in cases if isinstance(query := compiled(case), tamis.Query)]
+    assert queries
+    failures = [str(query) for query in queries if tamis.selector(str(query)) != query]
+    assert not failures, show(failures)

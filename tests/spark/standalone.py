@@ -13,7 +13,8 @@ from typing import Self
 
 import pyspark
 
-from tamis.spark.java import find_java, wrapped_home
+from tamis.spark.class_archive import archive_file
+from tamis.spark.java import CLASSES_VARIABLE, find_java, wrapped_home
 
 STARTED_S_MAX = 60
 _HOME = Path(pyspark.__file__).parent
@@ -69,8 +70,9 @@ class StandaloneCluster:
 
     def _start(self, name: str, main: str, *arguments: str, before: list[str] | None = None) -> None:
         command = [*(before or []), str(_HOME / "bin" / "spark-class"), f"{_CLASS}.{main}", *arguments]
-        folders = {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_DIRS": str(self.folder)}
-        environment = os.environ | folders | {"SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(self._java)}
+        folders = {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_DIRS": str(self.folder), "JAVA_HOME": str(self._java)}
+        classes = str(archive_file(find_java()))
+        environment = os.environ | folders | {"SPARK_LOCAL_IP": "127.0.0.1", CLASSES_VARIABLE: classes}
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 command,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tamis.errors import TamisError
-from tamis.spark.java import Java, JavaNotFoundError, find_java, wrapped_home
+from tamis.spark.java import CLASSES_VARIABLE, Java, JavaNotFoundError, find_java, wrapped_home
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -59,6 +59,19 @@ def test_the_wrapper_drops_one_option_and_keeps_the_others_as_they_are(tmp_path:
     given = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "*", "'\"$HOME"]
     answer = subprocess.run([home / "bin" / "java", *given], capture_output=True, text=True, check=True).stdout
     assert answer.splitlines() == [f"<{argument}>" for argument in given if "vector" not in argument]
+
+
+def test_the_wrapper_starts_from_a_file_of_classes_that_is_there(tmp_path: Path) -> None:
+    home = wrapped_home(Java(fake_java(tmp_path / "java", "17"), 17, "PATH"), tmp_path / "cache")
+    file = tmp_path / "the classes"
+
+    def options() -> list[str]:
+        command, environment = [home / "bin" / "java", "Main"], {CLASSES_VARIABLE: str(file)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert options() == ["<Main>"]
+    file.touch()
+    assert options() == [f"<-XX:SharedArchiveFile={file}>", "<-Xlog:cds*=off>", "<Main>"]
 
 
 def test_the_wrapper_follows_a_java_that_moved(tmp_path: Path) -> None:

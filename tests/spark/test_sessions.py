@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tamis.spark import register, session
+from tamis.spark.class_archive import archive_file
+from tamis.spark.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,3 +41,11 @@ def test_data_sources_are_registered_with_a_second_session(spark: SparkSession, 
     assert second.read.format("tamis.jsonl").load(str(tmp_path / "a.jsonl")).count() == 1
     register(spark)
     assert spark.read.format("tamis.jsonl").load(str(tmp_path / "a.jsonl")).count() == 1
+
+
+def test_java_starts_from_the_file_of_classes(spark: SparkSession) -> None:
+    file = archive_file(find_java())
+    if not file.exists():
+        pytest.skip("no file of classes: make test makes one, and so does python -m tamis.spark.class_archive")
+    process = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+    assert file.name in Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8")

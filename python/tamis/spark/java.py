@@ -23,6 +23,9 @@ VERSION_MIN = 17
 STDERR_VARIABLE = "TAMIS_SPARK_STDERR"
 """The environment variable that names a file for stderr of Java and Spark's workers; unset: it is not redirected."""
 
+CLASSES_VARIABLE = "TAMIS_SPARK_CLASSES"
+"""The environment variable that names the file of classes from which Java starts (`tamis.spark.class_archive`)."""
+
 _START_S_MAX = 30
 _DROPPED_OPTION = "--add-modules=jdk.incubator.vector"
 
@@ -73,6 +76,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 def wrapped_home(java: Java, cache: Path) -> Path:
     """Return a folder below `cache` to use as JAVA_HOME, whose ``bin/java`` drops the option; created if it is absent.
 
+    It starts from the file of classes that the environment names, where that can be read.
     That Java ignores SIGTERM, which supervisors send to a whole group of processes: it ends when its input is closed.
 
     Raises:
@@ -132,5 +136,7 @@ for argument do
 done
 trap '' TERM  # a signal to the whole group is for Python, which ends this Java by closing its input
 [ -z "${{{STDERR_VARIABLE}}}" ] || exec 2>>"${STDERR_VARIABLE}"
+# Java says nothing of an archive of other classes, and reads these as usual.
+[ ! -r "${{{CLASSES_VARIABLE}}}" ] || set -- "-XX:SharedArchiveFile=${CLASSES_VARIABLE}" '-Xlog:cds*=off' "$@"
 exec {quoted} "$@"
 """

@@ -19,8 +19,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from tamis.errors import TamisError
+from tamis.spark.class_archive import archive_file
 from tamis.spark.interpreters import check_python, is_connect
-from tamis.spark.java import STDERR_VARIABLE, cache_folder, find_java, wrapped_home
+from tamis.spark.java import CLASSES_VARIABLE, STDERR_VARIABLE, cache_folder, find_java, wrapped_home
 from tamis.spark.temporary import temporary_folder
 
 LOOPBACK = "127.0.0.1"
@@ -133,8 +134,13 @@ def register(spark: SparkSession) -> None:
     adapters.register(spark)
 
 
-def close_session(spark: SparkSession) -> None:
-    """Stop a session and its Java, and wait until that has ended. A later `session` starts a new one."""
+def close_session(spark: SparkSession, *, stop_s: float = _STOP_S_MAX) -> None:
+    """Stop a session and its Java, and wait until that has ended. A later `session` starts a new one.
+
+    Args:
+        spark: the session.
+        stop_s: the time that Java has to end, in seconds; then it is killed.
+    """
     gateway = spark.sparkContext._gateway
     spark.stop()
     process = getattr(gateway, "proc", None)
@@ -144,7 +150,7 @@ def close_session(spark: SparkSession) -> None:
     SparkContext._gateway = SparkContext._jvm = None
     process.stdin.close()  # what Java waits for
     try:
-        process.wait(_STOP_S_MAX)
+        process.wait(stop_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -172,7 +178,7 @@ def _start(
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        with _environment(_variables(_java_home(scratch), host, python or sys.executable, log)):
+        with environment(_java(scratch) | _variables(host, python or sys.executable, log)):
             return builder.getOrCreate()
     except TamisError:
         raise
@@ -192,19 +198,18 @@ def _scratch(folder: Path | None) -> Path:
     return scratch
 
 
-def _variables(java_home: Path, host: str, python: str, log: Path | None) -> dict[str, str]:
-    """Return the environment variables that Spark reads."""
+def _variables(host: str, python: str, log: Path | None) -> dict[str, str]:
+    """Return the environment variables that Spark reads, but for those of Java."""
     variables = {
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": host,
-        "JAVA_HOME": str(java_home),
     }
     return variables if log is None else variables | {STDERR_VARIABLE: str(log)}
 
 
 @contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
+def environment(variables: dict[str, str]) -> Iterator[None]:
     """Set `variables` for the start of Spark only, so that later child processes do not inherit them."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
@@ -218,13 +223,14 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _java_home(scratch: Path) -> Path:
-    """Return a wrapped Java in the cache folder, or in `scratch` if the home folder cannot be written."""
+def _java(scratch: Path) -> dict[str, str]:
+    """Return the variables for a wrapped Java in the cache folder; in `scratch` if that cannot be written."""
     java = find_java()
     try:
-        return wrapped_home(java, cache_folder())
+        home = wrapped_home(java, cache_folder())
+        return {"JAVA_HOME": str(home), CLASSES_VARIABLE: str(archive_file(java))}
     except (OSError, RuntimeError):
-        return wrapped_home(java, scratch)
+        return {"JAVA_HOME": str(wrapped_home(java, scratch))}
 
 
 def _logging(log: Path | None) -> str:
