@@ -14,6 +14,7 @@ COMMANDS = {
     "analyze": ("tamis.cli.queries.analyze", "analyze"),
     "backtest": ("tamis.cli.queries.backtest", "backtest"),
     "check": ("tamis.cli.queries.check", "check"),
+    "shard": ("tamis.cli.queries.shard", "shard"),
     "apply": ("tamis.cli.queries.apply", "apply"),
     "query": ("tamis.cli.queries.query", "app"),
     "hierarchy": ("tamis.cli.queries.hierarchy", "app"),

@@ -21,6 +21,7 @@ EXTRAS = {
     "pyspark": "spark",
     "pyarrow": "spark",
     "pandas": "spark",
+    "numpy": "spark",
     "selectolax": "adapters",
     "aiosmtplib": "notify",
     "psycopg": "postgres",

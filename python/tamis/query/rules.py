@@ -37,9 +37,7 @@ def compile_rules(rules: Any) -> list[tuple[str, Query]]:
     >>> [key for key, _ in compile_rules({"cheap": "price < 10", "frost": ("frost", "text")})]
     ['cheap', 'frost']
     """
-    if isinstance(rules, Query):
-        return [(str(rules), rules)]
-    return [(rule[0], compile_rule(*rule)) for rule in _rules(rules)]
+    return [(rule[0], compile_rule(*rule)) for rule in each_rule(rules)]
 
 
 def rule_texts(rules: Any) -> dict[str, tuple[str, str]]:
@@ -49,15 +47,21 @@ def rule_texts(rules: Any) -> dict[str, tuple[str, str]]:
         ConfigError: as `compile_rules`; or a query is compiled, so that nobody knows its text.
     """
     texts = {}
-    for key, text, language in _rules(rules):
+    for key, text, language in each_rule(rules):
         if isinstance(text, Query):
             raise ConfigError(f"query '{key}': expected its text, not a compiled query")
         texts[key] = (text, language)
     return texts
 
 
-def _rules(rules: Any) -> Iterator[tuple[str, Query | str, str]]:
-    """Yield key, query or text, and language of each rule."""
+def each_rule(rules: Any) -> Iterator[tuple[str, Query | str, str]]:
+    """Yield key, query or text, and language of each rule in any of the forms that `compile_rules` takes.
+
+    Raises:
+        ConfigError: a rule has none of these forms.
+    """
+    if isinstance(rules, Query):
+        rules = [(str(rules), rules)]
     if isinstance(rules, Mapping):
         rules = [(key, *_listed(value)) for key, value in rules.items()]
     elif (rows := _rows_of_table(rules)) is not None:

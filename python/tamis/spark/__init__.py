@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tamis.engine.shards import ShardSummary, write_shards
     from tamis.spark.java import JavaNotFoundError
     from tamis.spark.matching.following import FollowedQueries, follow
     from tamis.spark.matching.operator import explain, match
@@ -27,6 +28,7 @@ __all__ = [
     "Pipeline",
     "Progress",
     "RunSummary",
+    "ShardSummary",
     "close_session",
     "explain",
     "follow",
@@ -35,22 +37,25 @@ __all__ = [
     "register_function",
     "run_pipeline",
     "session",
+    "write_shards",
 ]
 
 _MODULES = {
-    "FollowedQueries": "matching.following",
-    "JavaNotFoundError": "java",
-    "Pipeline": "pipeline",
-    "Progress": "progress",
-    "RunSummary": "progress",
-    "close_session": "sessions",
-    "explain": "matching.operator",
-    "follow": "matching.following",
-    "match": "matching.operator",
-    "register": "sessions",
-    "register_function": "matching.sql_function",
-    "run_pipeline": "pipeline",
-    "session": "sessions",
+    "FollowedQueries": "spark.matching.following",
+    "JavaNotFoundError": "spark.java",
+    "Pipeline": "spark.pipeline",
+    "Progress": "spark.progress",
+    "RunSummary": "spark.progress",
+    "ShardSummary": "engine.shards",
+    "close_session": "spark.sessions",
+    "explain": "spark.matching.operator",
+    "follow": "spark.matching.following",
+    "match": "spark.matching.operator",
+    "register": "spark.sessions",
+    "register_function": "spark.matching.sql_function",
+    "run_pipeline": "spark.pipeline",
+    "session": "spark.sessions",
+    "write_shards": "engine.shards",
 }
 
 
@@ -61,6 +66,6 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    value = getattr(importlib.import_module(f"tamis.{_MODULES[name]}"), name)
     globals()[name] = value  # so that it is imported once
     return value

@@ -47,7 +47,7 @@ use versions::version::Version;
 pub use asked::AskedParts;
 pub use ids::SubscriptionId;
 pub use matching::field_hits::Hit;
-pub use matching::id_set::MatchedIds;
+pub use matching::matched_ids::MatchedIds;
 pub use scratch::Scratch;
 pub use view::EngineView;
 

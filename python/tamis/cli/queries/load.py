@@ -102,8 +102,8 @@ def load_engine(
     from tamis.engine.build import build_engine
     from tamis.query.predicates import open_registered
 
-    given, begin = hierarchies_given(hierarchy), _begin(path)
-    if begin.startswith(SNAPSHOT_MAGIC):
+    given = hierarchies_given(hierarchy)
+    if is_snapshot(path):
         engine = open_registered(path)
         for attribute, parents in given.items():
             engine.hierarchy(attribute, parents)
@@ -136,7 +136,7 @@ def refuse_unknown_hierarchies(query: Query, path: Path, hierarchy: Sequence[str
     """
     from tamis.query.hierarchy import missing
 
-    if query.hierarchies and not _begin(path).startswith(SNAPSHOT_MAGIC):
+    if query.hierarchies and not is_snapshot(path):
         known = {**read_queries(path)[1], **hierarchies_given(hierarchy)}
         if problem := missing(query, known):
             raise ConfigError(problem)
@@ -164,6 +164,11 @@ def read_queries(path: Place) -> tuple[Sequence[QuerySpec], dict[str, Parents]]:
 def is_store(path: Place) -> bool:
     """Return whether a file is a store, or at least a database; that of a server is one."""
     return isinstance(path, ServerUrl) or _begin(path) == SQLITE_MAGIC
+
+
+def is_snapshot(path: Path) -> bool:
+    """Return whether a file is a snapshot."""
+    return _begin(path).startswith(SNAPSHOT_MAGIC)
 
 
 def key_named(name: str, keys: Iterable[Any], path: Path) -> Any:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -19,10 +20,16 @@ from tamis.errors import TamisError
 from tamis.name_hints import did_you_mean
 from tamis.query.hierarchy import Parents
 from tamis.spark.matching.columns import message_columns
-from tamis.spark.matching.rules import RuleSet, rules_of
-from tamis.spark.matching.worker import Errors, State
+from tamis.spark.matching.rules import RuleSet, is_folder, rules_of
+from tamis.spark.matching.sharded import ShardedRules, copies_of, part_names, put_together
+from tamis.spark.matching.worker import Errors
 
-_EXPLAINED = (
+_WORKER: Final = "tamis.spark.matching.worker"
+_SHARD_WORKER: Final = "tamis.spark.matching.shard_worker"
+_SHARD: Final = "\0shard"
+"""The name of the last column of `tamis.spark.matching.shard_worker.match_in_shards`."""
+_ROUTED: Final = "struct<shards: array<int>, error: string>"
+_EXPLAINED: Final = (
     "struct<result: boolean, predicates: array<struct<text: string, value: string, result: boolean>>, "
     "missing: array<string>>"
 )
@@ -43,9 +50,10 @@ def match(
     read.
 
     Args:
-        queries: a file of queries, a snapshot (``*.tamis``), an engine, a mapping key -> text, tuples ``(key, text)``
-            or ``(key, text, language)``, rows, or a table with columns ``key``, ``text`` and perhaps ``language``:
-            `tamis.query.rules.compile_rules`. Later changes have no effect, but for queries of `tamis.spark.follow`.
+        queries: a file of queries, a snapshot (``*.tamis``), a folder of shards (`tamis.spark.write_shards`), an
+            engine, a mapping key -> text, tuples ``(key, text)`` or ``(key, text, language)``, rows, or a table with
+            columns ``key``, ``text`` and perhaps ``language``: `tamis.query.rules.compile_rules`. Later changes have no
+            effect, but for queries of `tamis.spark.follow`.
         ids: the column holds subscription ids (array<bigint>) instead of keys (array<string>); cheaper, and the only
             way for an engine whose keys are not text.
         column: the name of the new column.
@@ -61,17 +69,22 @@ def match(
         TypeError: a key is not text, and `ids` is false.
         ValueError: `errors` is none of the three.
         TamisError: when the function is called: the DataFrame has a column of the new name already, or one of a type
-            that its part of the message cannot have.
+            that its part of the message cannot have; or it is a stream, and the queries are shards.
 
-    Cost: at most 1.3 times an Arrow UDF of the same signature that returns a constant, with 10,000 queries.
+    Cost: at most 1.3 times an Arrow UDF of the same signature that returns a constant, with 10,000 queries. Shards: see
+    docs/sizing.md; the order of the rows is lost.
     """
     check_errors(errors)
+    if is_folder(queries):
+        if hierarchies:
+            raise TamisError("hierarchies: shards have theirs from `write_shards`; expected none beside them")
+        shards = ShardedRules(Path(queries))
+        return lambda frame: _match_sharded(frame, shards, column, ids=ids, errors=errors)
     rules = rules_of(queries, hierarchies)
     returned = returned_type(ids, errors)
 
     def add_matched(frame: DataFrame) -> DataFrame:
-        new = [column, f"{column}_error"] if errors == "column" else [column]
-        _check_new(frame, new)
+        new = _new_columns(frame, column, errors)
         inputs = message_columns(frame, rules.asked)
         state = rules.publish(frame.sparkSession)
         matched = worker_column(inputs, state, "match_rows", returned, ids=ids, errors=errors)
@@ -82,6 +95,27 @@ def match(
         return frame.withColumn(column, matched).withColumns({new[1]: both.error, column: both.matched})
 
     return add_matched
+
+
+def _match_sharded(frame: DataFrame, rules: ShardedRules, column: str, *, ids: bool, errors: Errors) -> DataFrame:
+    """Add the column ``matched`` to rows that go to the shards in which they can match."""
+    new = _new_columns(frame, column, errors)
+    if frame.isStreaming:
+        raise TamisError(
+            "match: expected a batch, not a stream: what was found for a row in several shards is put together at its "
+            "end; in a stream, match shards in foreachBatch"
+        )
+    state, parts = rules.publish(frame.sparkSession), message_columns(frame, rules.directory.asked)
+    routed = worker_column(parts, state, "route_rows", _ROUTED, _SHARD_WORKER, errors=errors)
+    copies = copies_of(frame, list(parts.values()), routed, rules)
+    inputs = {name: F.col(part) for name, part in zip(parts, part_names(len(parts)), strict=True)}
+    inputs[_SHARD] = F.col("shard")
+    returned = "array<bigint>" if ids else "array<struct<position: bigint, key: string>>"
+    found = worker_column(inputs, state, "match_in_shards", returned, _SHARD_WORKER, ids=ids)
+    rows = put_together(copies, found, rules)
+    matched = F.col("found") if ids else F.col("found").getField("key")
+    columns = F.when(F.col("error").isNull(), matched), F.col("error")
+    return rows.select("row.*", *(it.alias(name) for it, name in zip(columns, new, strict=False)))
 
 
 def explain(
@@ -119,22 +153,28 @@ def explain(
 
 
 def worker_column(
-    inputs: dict[str, Column], state: Callable[[], State], function: str, returned: str, **options: Any
+    inputs: dict[str, Column],
+    state: Callable[[], Any],
+    function: str,
+    returned: str,
+    module: str = _WORKER,
+    **options: Any,
 ) -> Column:
-    """Return the column that a function of `tamis.spark.matching.worker` returns.
+    """Return the column that a function of a workers' module returns.
 
     The UDF is declared as not deterministic although it is: Spark evaluates a deterministic one twice if a filter on
     its result follows, once for the filter and once for the column.
 
     Args:
         inputs: name -> column of the parts of the message, as `message_columns` returns them.
-        state: called in the worker; returns the state of the engine there.
+        state: called in the worker; returns the state of the engine there, which is the first argument.
         function: the name of the function.
         returned: its type, as Spark writes types.
+        module: the module of the function.
         options: further arguments of the function.
     """
     names = list(inputs)
-    call = in_worker(state, function, options)
+    call = in_worker(state, function, options, module)
 
     def matched(*columns: pa.Array) -> pa.Array:
         return call(names, list(columns))
@@ -146,7 +186,7 @@ def worker_column(
 
 
 def in_worker(
-    state: Callable[[], State], function: str, options: dict[str, Any], module: str = "tamis.spark.matching.worker"
+    state: Callable[[], Any], function: str, options: dict[str, Any], module: str = _WORKER
 ) -> Callable[..., Any]:
     """Return a function that calls a function of the workers' module with the state of the worker's engine.
 
@@ -185,6 +225,13 @@ def returned_type(ids: bool, errors: Errors) -> str:
     """Return the type of `tamis.spark.matching.worker.match_rows`, as Spark writes it."""
     matched = "array<bigint>" if ids else "array<string>"
     return f"struct<matched: {matched}, error: string>" if errors == "column" else matched
+
+
+def _new_columns(frame: DataFrame, column: str, errors: Errors) -> list[str]:
+    """Return the names of the columns that a match adds."""
+    new = [column, f"{column}_error"] if errors == "column" else [column]
+    _check_new(frame, new)
+    return new
 
 
 def _check_new(frame: DataFrame, names: list[str]) -> None:

@@ -51,6 +51,8 @@ class RuleSet(NamedTuple):
             SnapshotError: the snapshot is damaged.
             TypeError: a key cannot be saved.
         """
+        if is_folder(queries):
+            raise TamisError(f"{queries}: expected one file of queries, not a folder; only `match` takes shards")
         is_path = isinstance(queries, (str, os.PathLike))
         is_snapshot = is_path and Path(queries).suffix == SNAPSHOT_SUFFIX
         if hierarchies and (is_snapshot or isinstance(queries, Engine)):
@@ -89,6 +91,11 @@ def rules_of(queries: Any, hierarchies: Mapping[str, Parents] | None = None) -> 
     if hierarchies:
         raise TamisError("hierarchies: followed queries have theirs from `follow`; expected none beside them")
     return queries
+
+
+def is_folder(queries: Any) -> bool:
+    """Return whether queries are given by a folder, which only shards are in."""
+    return isinstance(queries, (str, os.PathLike)) and Path(queries).is_dir()
 
 
 def _of_file(path: Path, hierarchies: Mapping[str, Parents]) -> Engine:

@@ -192,14 +192,18 @@ def _keys(engine: Engine, ids: pa.ListArray) -> pa.ListArray:
     """Return the keys of ids, as text."""
     column = _column_of(engine)
     column.make_room()
-    return _with_values(ids, column.of(ids.values))
+    return with_values(ids, column.of(ids.values))
 
 
 _Numbers = npt.NDArray[np.integer[Any]]
 
 
-class _KeyColumn:
-    """The keys of an engine as Arrow text. A key is read once, which takes 3 µs; then Arrow copies it."""
+class KeyColumn:
+    """The keys of an engine as Arrow text. A key is read once, which takes 3 µs; then Arrow copies it.
+
+    Args:
+        engine: a snapshot that is open.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -248,16 +252,16 @@ class _KeyColumn:
 
 
 @functools.lru_cache(maxsize=ENGINES_MAX)
-def _column_of(engine: Engine) -> _KeyColumn:
-    return _KeyColumn(engine)
+def _column_of(engine: Engine) -> KeyColumn:
+    return KeyColumn(engine)
 
 
 def _signed(ids: pa.ListArray) -> pa.ListArray:
     """Return the ids as int64, since Spark has no unsigned numbers; ids count from 0 and never reach 2^63."""
-    return _with_values(ids, ids.values.view(pa.int64()))
+    return with_values(ids, ids.values.view(pa.int64()))
 
 
-def _with_values(lists: pa.ListArray, values: pa.Array) -> pa.ListArray:
+def with_values(lists: pa.ListArray, values: pa.Array) -> pa.ListArray:
     """Return lists of the same lengths, and null where `lists` is."""
     mask = lists.is_null() if lists.null_count else None
     return pa.ListArray.from_arrays(lists.offsets, values, mask=mask)

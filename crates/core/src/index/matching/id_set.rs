@@ -1,6 +1,7 @@
 //! Collects the ids of matches and orders them, in time linear in their number: a message may match thousands.
 
-use crate::bitmap::Bitmap;
+use super::id_bits::{IdBits, append_narrow};
+use super::matched_ids::MatchedIds;
 use crate::index::SubscriptionId;
 use crate::index::layout::bytes::{NumberBytes, WordBytes, ones};
 use crate::index::layout::cpu::{WideWork, at_full_width};
@@ -16,9 +17,6 @@ const WORDS_PER_ID: usize = 1;
 
 /// The number of words of a bitmap that are free, whatever the number of ids.
 const WORDS_FREE: usize = 16;
-/// Two bitmaps become one when it has at most this many words for each of theirs.
-const GAP_MAX: usize = 4;
-
 /// Ids in no particular order, some perhaps twice. Nearly all fit in 32 bits, and the cache holds twice as many of these.
 #[derive(Debug, Default)]
 pub struct IdSet {
@@ -169,60 +167,6 @@ impl IdSet {
     }
 }
 
-/// Append the ids of `narrow`, which ascend, and of `bits`, ascending, each once. No id is in both.
-#[inline(always)]
-fn append_narrow(narrow: &[u32], bits: &IdBits, ids: &mut Vec<SubscriptionId>) {
-    if bits.words.is_empty() {
-        return append_each_once(narrow, ids);
-    }
-    let (before, after) = narrow.split_at(narrow.partition_point(|id| (*id as usize) < 64 * bits.first_word));
-    append_each_once(before, ids);
-    append_bits(bits, ids);
-    append_each_once(after, ids);
-}
-
-/// The subscriptions that a message satisfies, each once.
-#[derive(Debug, Default)]
-pub struct MatchedIds {
-    /// Those that lie near each other.
-    bits: IdBits,
-    /// Others, ascending, and those beyond 32 bits.
-    narrow: Vec<u32>,
-    wide: Vec<SubscriptionId>,
-}
-
-impl MatchedIds {
-    /// The number of ids. Cost: a step for 64 of those that lie near each other.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        let of_bits: usize = self.bits.words.iter().map(|word| word.count_ones() as usize).sum();
-        of_bits + self.narrow.len() + self.wide.len()
-    }
-
-    /// True when there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The ids, ascending. Cost: linear in them.
-    #[must_use]
-    pub fn to_vec(&self) -> Vec<SubscriptionId> {
-        let mut ids = Vec::with_capacity(self.len());
-        at_full_width(NarrowAppend { matched: self, ids: &mut ids });
-        ids.extend_from_slice(&self.wide);
-        ids
-    }
-
-    /// The ids as the bits of a bitmap of `size` bits; what is not below the size is left out.
-    #[must_use]
-    pub fn to_bitmap(&self, size: u64) -> Bitmap {
-        let bytes = self.bits.words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
-        let others = self.narrow.iter().copied().map(u64::from).chain(self.wide.iter().map(|id| id.0));
-        Bitmap::of_bits(size, 64 * self.bits.first_word as u64, &bytes, others)
-    }
-}
-
 /// Moving the narrow ids.
 struct NarrowDrain<'a> {
     set: &'a mut IdSet,
@@ -252,21 +196,6 @@ impl WideWork for NarrowGather<'_> {
     }
 }
 
-/// Appending the narrow ids of what was found.
-struct NarrowAppend<'a> {
-    matched: &'a MatchedIds,
-    ids: &'a mut Vec<SubscriptionId>,
-}
-
-impl WideWork for NarrowAppend<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        append_narrow(&self.matched.narrow, &self.matched.bits, self.ids);
-    }
-}
-
 /// How ids lie.
 struct Order {
     is_ascending: bool,
@@ -288,151 +217,6 @@ impl Order {
     fn is_dense(&self, count: usize) -> bool {
         self.words.1 - self.words.0 < WORDS_FREE.max(count * WORDS_PER_ID)
     }
-}
-
-/// Ids as the bits of words.
-#[derive(Clone, Debug, Default)]
-struct IdBits {
-    /// The number of the first word; its first bit is the id of 64 times that.
-    first_word: usize,
-    words: Vec<u64>,
-}
-
-impl IdBits {
-    /// Make room for `count` words from `first_word` on. Returns false, and does nothing, when they are too far from the others.
-    #[inline(always)]
-    fn reach(&mut self, first_word: usize, count: usize) -> bool {
-        if self.words.is_empty() {
-            self.first_word = first_word;
-            self.words.resize(count, 0);
-            return true;
-        }
-        let first = first_word.min(self.first_word);
-        let end = (first_word + count).max(self.first_word + self.words.len());
-        if end - first > GAP_MAX * (count + self.words.len()) {
-            return false;
-        }
-        self.words.splice(..0, std::iter::repeat_n(0, self.first_word - first));
-        self.words.resize(end - first, 0);
-        self.first_word = first;
-        true
-    }
-
-    /// Each word with the id of its first bit.
-    #[inline(always)]
-    fn words(&self) -> impl Iterator<Item = (u32, u64)> {
-        (self.first_word as u64..).map(|word| (64 * word) as u32).zip(self.words.iter().copied())
-    }
-}
-
-/// The bits that are set in each byte, lowest first, then zeros.
-const BYTE_ONES: [[u8; 8]; 256] = {
-    let mut all = [[0; 8]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let (mut bit, mut count) = (0, 0);
-        while bit < 8 {
-            if byte >> bit & 1 == 1 {
-                all[byte][count] = bit;
-                count += 1;
-            }
-            bit += 1;
-        }
-        byte += 1;
-    }
-    all
-};
-
-/// The most that one word adds: 64 ids, and as many more are overwritten by the next.
-const WORD_ROOM: usize = 72;
-
-/// Append the ids of all bits. They are written to a small array first, eight or four at a time, whether so many are there or
-/// not (as Langdale and Lemire: "Parsing Gigabytes of JSON per Second", 2019, flatten bits). The array is of 32 bits: eight ids
-/// are one store, and are widened when they are copied. With 64 bits, 125,000 of 500,000 ids took 88 µs, now 69.
-#[inline(always)]
-fn append_bits(bits: &IdBits, ids: &mut Vec<SubscriptionId>) {
-    const ROOM: usize = 1_024;
-    let mut room = [0; ROOM + WORD_ROOM];
-    let mut filled = 0;
-    for (base, word) in bits.words() {
-        if word == 0 {
-            continue;
-        }
-        if filled >= ROOM {
-            ids.extend(room[..filled].iter().map(|id| wide(*id)));
-            filled = 0;
-        }
-        let Some(target) = room[filled..].first_chunk_mut() else { unreachable!("as much room as for one word") };
-        write_word(base, word, target);
-        filled += word.count_ones() as usize;
-    }
-    ids.extend(room[..filled].iter().map(|id| wide(*id)));
-}
-
-/// Write the ids of the bits of `word`, the first of which has the id `base`, and others after them. Plain loops over arrays:
-/// iterators would be compiled for plain processors.
-#[inline(always)]
-fn write_word(base: u32, word: u64, target: &mut [u32; WORD_ROOM]) {
-    /// With more bits, a look-up for each byte costs less than a step for each bit.
-    const FEW: u32 = 6;
-    if word.count_ones() <= FEW {
-        let mut left = word;
-        for four in target.as_chunks_mut::<4>().0 {
-            if left == 0 {
-                break;
-            }
-            for id in four {
-                *id = base.wrapping_add(left.trailing_zeros());
-                left &= left.wrapping_sub(1);
-            }
-        }
-    } else {
-        let (mut written, mut base) = (0, base);
-        for byte in word.to_le_bytes() {
-            let Some(eight) = target[written..].first_chunk_mut::<8>() else {
-                unreachable!("at most 64 are before them")
-            };
-            let bits = &BYTE_ONES[byte as usize];
-            let mut own = [0; 8];
-            let mut bit = 0;
-            while bit < 8 {
-                own[bit] = base.wrapping_add(bits[bit] as u32);
-                bit += 1;
-            }
-            *eight = own;
-            written += byte.count_ones() as usize;
-            base = base.wrapping_add(8);
-        }
-    }
-}
-
-#[inline(always)]
-fn wide(id: u32) -> SubscriptionId {
-    SubscriptionId(u64::from(id))
-}
-
-/// Append ascending ids, each once.
-#[inline(always)]
-fn append_each_once(ascending: &[u32], ids: &mut Vec<SubscriptionId>) {
-    let is_once =
-        ascending.iter().zip(ascending.get(1..).unwrap_or_default()).fold(true, |so_far, (a, b)| so_far & (a != b));
-    if is_once {
-        ids.extend(ascending.iter().map(|id| wide(*id)));
-        return;
-    }
-    let start = ids.len();
-    ids.resize(start + ascending.len(), SubscriptionId(0));
-    let room = &mut ids[start..];
-    let mut count = 0;
-    let mut last = None;
-    for &id in ascending {
-        // Always written, and overwritten if it was there already: no branch that could be mispredicted.
-        count -= usize::from(last == Some(id));
-        last = Some(id);
-        room[count] = wide(id);
-        count += 1;
-    }
-    ids.truncate(start + count);
 }
 
 /// Sort the ids from `start` on, each once. `room` is empty before and after.
@@ -513,6 +297,7 @@ fn scatter(from: &[u32], to: &mut [u32], counts: &mut DigitCounts, digit: impl F
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bitmap::Bitmap;
     use crate::testing::{Random, or_few};
 
     #[test]

@@ -5,7 +5,9 @@
 pub mod encode;
 pub mod field_hits;
 pub mod hashed_message;
+mod id_bits;
 pub mod id_set;
+pub mod matched_ids;
 pub mod scan;
 pub mod scratch;
 pub mod select;

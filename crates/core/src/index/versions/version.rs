@@ -12,7 +12,7 @@ use crate::index::SubscriptionId;
 use crate::index::asked::AskedParts;
 use crate::index::matching::MatchState;
 use crate::index::matching::hashed_message::HashedMessage;
-use crate::index::matching::id_set::MatchedIds;
+use crate::index::matching::matched_ids::MatchedIds;
 use crate::index::matching::scratch::SegmentScratch;
 use crate::index::name_filter::NameFilter;
 use crate::index::scratch::Scratch;
