@@ -118,7 +118,11 @@ class LimitsConfig:
         int,
         Ge(0),
         Le(65_535),
-        Limit("the heartbeat", "a client that is silent for twice as long is disconnected", "s"),
+        Limit(
+            "the heartbeat",
+            "a client is disconnected if it is silent for twice as long, or does not read while its frames wait for it",
+            "s",
+        ),
     ] = 60
     handshake_s: Annotated[
         float, Gt(0), Le(600), Limit("the handshake, and the TLS handshake before it", "the connection is closed", "s")

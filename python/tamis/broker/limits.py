@@ -34,6 +34,10 @@ _FIXED = {
     "transaction_bytes": Limit("messages of one transaction", "the connection is closed with 506", "bytes"),
     "further_keys": Limit("further keys of a message in `CC` and `BCC`", "the channel is closed with 406"),
     "letters": Limit("dead letters that wait", "publishers wait, without being told, until half of them are published"),
+    "letters_held": Limit(
+        "dead letters that a queue with `at-least-once` keeps because no queue takes them",
+        "the queue delivers nothing and lets nothing expire until some of them are published",
+    ),
     "refused": Limit(
         "messages of a channel that are refused while an earlier one waits for the disk",
         "the channel is closed with 406",

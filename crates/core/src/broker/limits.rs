@@ -5,6 +5,7 @@ use crate::broker::options::BrokerOptions;
 use crate::broker::publishing::confirms::REFUSED_MAX;
 use crate::broker::publishing::further_keys::KEYS_MAX;
 use crate::broker::publishing::transactions::transaction::TRANSACTION_BYTES_MAX;
+use crate::broker::queues::held_letters::HELD_MAX;
 use crate::broker::queues::letter::CONGESTED_LETTERS;
 use crate::broker::queues::policy::TIME_MS_MAX;
 use crate::broker::streams::all_streams::{CONGESTED_BYTES, TAIL_BYTES};
@@ -23,6 +24,7 @@ pub fn fixed_limits() -> Vec<(&'static str, u64)> {
         ("transaction_bytes", TRANSACTION_BYTES_MAX),
         ("further_keys", KEYS_MAX),
         ("letters", CONGESTED_LETTERS),
+        ("letters_held", HELD_MAX),
         ("refused", REFUSED_MAX),
         ("exchanges", EXCHANGES_MAX),
         ("queues", QUEUES_MAX),

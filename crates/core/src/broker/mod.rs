@@ -153,6 +153,9 @@ impl Broker {
         self.shed_unfinished();
         self.spill_older();
         self.feed_sparingly();
+        self.try_held_letters();
+        self.try_held_frames();
+        self.queues.try_awaiting_memory();
         self.try_blocked_again();
         self.finish();
     }

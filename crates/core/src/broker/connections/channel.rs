@@ -4,7 +4,7 @@ use crate::amqp::{AmqpError, FrameKind, ReplyCode};
 
 use crate::broker::connections::content::Incoming;
 use crate::broker::consumers::credit::Credit;
-use crate::broker::consumers::unacknowledged::{DeliveryRoom, Unacknowledged};
+use crate::broker::consumers::unacknowledged::Unacknowledged;
 use crate::broker::errors::error;
 use crate::broker::ids::{ConnectionSlot, ConsumerSlot};
 use crate::broker::publishing::confirms::{Confirms, DiskMarks};
@@ -169,15 +169,6 @@ impl Channel {
         }
         self.transaction.get_or_insert_default();
         Ok(())
-    }
-
-    /// Drop the work of the transaction, if there is one: deliveries that it settled wait for their acknowledgement again.
-    pub fn roll_back(&mut self, room: &mut DeliveryRoom) {
-        if let Some(transaction) = &mut self.transaction {
-            drop(transaction.take_messages());
-            let settlements = transaction.take_settlements();
-            self.unacknowledged.restore(settlements.into_iter().flat_map(|pending| pending.deliveries), room);
-        }
     }
 
     /// The queue that a name means: an empty name means the queue that was declared last.

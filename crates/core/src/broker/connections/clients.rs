@@ -9,13 +9,16 @@ use crate::amqp::properties::put_content;
 use crate::broker::connections::channel::Channel;
 use crate::broker::connections::connection::{Connection, ConnectionState};
 use crate::broker::connections::delivery_frames::{NO_ROUTE, RETURN, put_delivery, put_method};
+use crate::broker::connections::output_buffer::CROWDED_BYTES;
 use crate::broker::consumers::consumer::Consumer;
+use crate::broker::consumers::consumer_tags::ConsumerTags;
 use crate::broker::consumers::credit::Credit;
 use crate::broker::consumers::settlement::{Settle, Settlement};
 use crate::broker::consumers::unacknowledged::{CoarseTime, Delivery, DeliveryRoom, Unacknowledged};
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot, ConsumerSlot, Handle};
 use crate::broker::parts::Parts;
-use crate::broker::queues::queue::QueueEntry;
+use crate::broker::publishing::transactions::transaction::Transaction;
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::slab::{Slab, SlotId};
 use crate::broker::topology::{Owner, QueueId, VhostId};
 
@@ -25,6 +28,8 @@ pub(crate) struct Clients {
     connections: Slab<ConnectionSlot, Connection>,
     channels: Slab<ChannelSlot, Channel>,
     consumers: Slab<ConsumerSlot, Consumer>,
+    /// The consumers by their channels and tags.
+    tags: ConsumerTags,
     /// Connections with something to write, or whose end is to be told.
     dirty: Vec<ConnectionSlot>,
     /// The slot at which the walk over connections goes on.
@@ -35,13 +40,26 @@ pub(crate) struct Clients {
     orphans: VecDeque<Orphans>,
     /// The memory of all connections' buffers, as it was last counted.
     buffer_bytes: u64,
+    /// Connections whose next frame waits for a tick.
+    awaiting_tick: Vec<Handle<ConnectionSlot>>,
 }
 
 /// The deliveries of a channel that is gone: those that it had settled, and then others, which go back.
 #[derive(Debug)]
-pub(crate) struct Orphans {
-    pub deliveries: Unacknowledged,
-    pub settles: VecDeque<Settle>,
+struct Orphans {
+    deliveries: Unacknowledged,
+    settles: VecDeque<Settle>,
+    /// The transaction that has not settled others, which go back first to where they were.
+    transaction: Option<Box<Transaction>>,
+}
+
+impl Orphans {
+    /// Every delivery.
+    #[cfg(test)]
+    fn iter(&self) -> impl Iterator<Item = &Delivery> {
+        let settled = self.transaction.iter().flat_map(|transaction| transaction.deliveries());
+        self.deliveries.iter().chain(settled)
+    }
 }
 
 /// The connection, channel and consumer that a delivery is written to.
@@ -51,18 +69,22 @@ pub(crate) struct Outlet<'a> {
     pub consumer: &'a mut Consumer,
     dirty: &'a mut Vec<ConnectionSlot>,
     room: &'a mut DeliveryRoom,
+    buffer_bytes: &'a mut u64,
 }
 
 impl Outlet<'_> {
     /// Write a delivery. Returns its tag. The connection takes no more when it has `output_bytes_max` to write.
     #[inline]
     pub fn write(&mut self, redelivered: bool, parts: &Parts<'_>, output_bytes_max: usize) -> u64 {
-        let Self { connection, channel, consumer, dirty, .. } = self;
+        let Self { connection, channel, consumer, dirty, buffer_bytes, .. } = self;
         channel.delivery_tag += 1;
         let tag = channel.delivery_tag;
         let frame_max = connection.frame_max as usize;
         put_delivery(connection.out.tail(), channel.number, &consumer.tag, tag, redelivered, parts, frame_max);
         connection.is_congested |= connection.out.len() >= output_bytes_max;
+        if parts.size() > CROWDED_BYTES {
+            connection.recount(buffer_bytes);
+        }
         if !connection.is_dirty {
             connection.is_dirty = true;
             dirty.push(consumer.connection);
@@ -152,12 +174,18 @@ impl Clients {
         channels.insert(index, (number, slot));
     }
 
-    /// Add a consumer to its channel.
+    /// Add a consumer to its channel, which has none with its tag.
     pub fn add_consumer(&mut self, consumer: Consumer) -> ConsumerSlot {
         let channel = consumer.channel;
         let slot = self.consumers.insert(consumer);
+        self.tags.insert(slot, &self.consumers);
         self.channels[channel].consumers.push(slot);
         slot
+    }
+
+    /// The consumer of a channel with this tag.
+    pub fn consumer_named(&self, channel: ChannelSlot, tag: &str) -> Option<ConsumerSlot> {
+        self.tags.find(channel, tag.as_bytes(), &self.consumers)
     }
 
     /// Take a connection out, which has no channels any more.
@@ -173,8 +201,16 @@ impl Clients {
         self.connections[channel.connection].channels.retain(|(_, other)| *other != slot);
     }
 
+    /// Take all consumers of a connection from the lists of its channels.
+    pub fn take_consumers(&mut self, slot: ConnectionSlot) -> Vec<ConsumerSlot> {
+        let Self { connections, channels, .. } = self;
+        let of_channel = |(_, channel): &(u16, ChannelSlot)| std::mem::take(&mut channels[*channel].consumers);
+        connections[slot].channels.iter().flat_map(of_channel).collect()
+    }
+
     /// Take a consumer out. Its channel's list is the caller's to change.
     pub fn remove_consumer(&mut self, slot: ConsumerSlot) -> Consumer {
+        self.tags.remove(slot, &self.consumers);
         self.consumers.remove(slot)
     }
 
@@ -215,11 +251,11 @@ impl Clients {
     /// The channel and connection of a consumer, with the consumer itself.
     #[inline]
     pub fn outlet(&mut self, slot: ConsumerSlot) -> Outlet<'_> {
-        let Self { connections, channels, consumers, dirty, room, .. } = self;
+        let Self { connections, channels, consumers, dirty, room, buffer_bytes, .. } = self;
         let consumer = &mut consumers[slot];
         let channel = &mut channels[consumer.channel];
         let connection = &mut connections[consumer.connection];
-        Outlet { connection, channel, consumer, dirty, room }
+        Outlet { connection, channel, consumer, dirty, room, buffer_bytes }
     }
 
     /// A channel with its connection.
@@ -265,10 +301,13 @@ impl Clients {
     /// Count the buffers of a connection again, after they may have grown or shrunk.
     pub fn count_buffers(&mut self, slot: ConnectionSlot) {
         if let Some(connection) = self.connections.get_mut(slot) {
-            let bytes = connection.held_bytes();
-            self.buffer_bytes = self.buffer_bytes - connection.counted_bytes + bytes;
-            connection.counted_bytes = bytes;
+            connection.recount(&mut self.buffer_bytes);
         }
+    }
+
+    /// The memory of the buffers of all connections but one.
+    pub fn buffer_bytes_beside(&self, slot: ConnectionSlot) -> u64 {
+        self.buffer_bytes - self.connections[slot].counted_bytes
     }
 
     /// Let a delivery of basic.get wait for its acknowledgement.
@@ -276,24 +315,40 @@ impl Clients {
         self.channels[slot].unacknowledged.push(delivery, &mut self.room);
     }
 
-    /// Drop the transaction of a channel: what it settled waits for its acknowledgement again.
-    pub fn roll_back(&mut self, slot: ChannelSlot) {
-        self.channels[slot].roll_back(&mut self.room);
+    /// Drop the transaction of a channel: what it settled waits for its acknowledgement again, at most `count_max` of it in one
+    /// call. Returns whether that was all.
+    pub fn roll_back(&mut self, slot: ChannelSlot, count_max: usize) -> bool {
+        let channel = &mut self.channels[slot];
+        let Some(transaction) = &mut channel.transaction else { return true };
+        drop(transaction.take_messages());
+        for _ in 0..count_max {
+            let Some(delivery) = transaction.take_settled() else { return true };
+            channel.unacknowledged.restore(delivery, &mut self.room);
+        }
+        false
     }
 
-    /// Move the deliveries that are settled to the transaction of their channel. False when none has this tag.
+    /// Keep the settlement of the delivery with this tag for the transaction of its channel. False when none has it.
     pub fn settle_in_transaction(&mut self, slot: ChannelSlot, settle: Settle) -> bool {
         let channel = &mut self.channels[slot];
         let Some(transaction) = &mut channel.transaction else { return false };
-        let before = channel.unacknowledged.len();
-        if settle.multiple {
-            while let Some(delivery) = channel.unacknowledged.settle_oldest(settle.through(), &mut self.room) {
-                transaction.settle(settle.settlement, delivery);
-            }
-        } else if let Some(delivery) = channel.unacknowledged.settle(settle.tag, &mut self.room) {
+        let Some(delivery) = channel.unacknowledged.settle(settle.tag, &mut self.room) else { return false };
+        transaction.settle(settle.settlement, delivery);
+        true
+    }
+
+    /// Keep the settlement of the oldest deliveries through a tag for the transaction, at most `count_max`. Returns how many.
+    pub fn settle_oldest_in_transaction(&mut self, slot: ChannelSlot, settle: Settle, count_max: usize) -> usize {
+        let channel = &mut self.channels[slot];
+        let Some(transaction) = &mut channel.transaction else { return 0 };
+        let mut count = 0;
+        while count < count_max
+            && let Some(delivery) = channel.unacknowledged.settle_oldest(settle.tag, &mut self.room)
+        {
             transaction.settle(settle.settlement, delivery);
+            count += 1;
         }
-        settle.multiple || channel.unacknowledged.len() < before
+        count
     }
 
     /// Take out the delivery of a channel with this tag, if it waits.
@@ -309,16 +364,22 @@ impl Clients {
     }
 
     /// Leave the deliveries of a channel to be put back later, after what the channel had begun to settle.
-    pub fn orphan(&mut self, slot: ChannelSlot, settles: VecDeque<Settle>) {
+    pub fn orphan(&mut self, slot: ChannelSlot, settles: VecDeque<Settle>, mut transaction: Option<Box<Transaction>>) {
         let channel = &mut self.channels[slot];
         // Nothing is delivered on it any more.
         channel.credit = Credit::default();
-        self.orphans.push_back(Orphans { deliveries: std::mem::take(&mut channel.unacknowledged), settles });
+        transaction.iter_mut().for_each(|transaction| drop(transaction.take_messages()));
+        let deliveries = std::mem::take(&mut channel.unacknowledged);
+        self.orphans.push_back(Orphans { deliveries, settles, transaction });
     }
 
-    /// Take out the next delivery of a channel that is gone, with how it is settled. `Some(None)` ends a channel.
+    /// Take out the next delivery of a channel that is gone, with how it is settled. `Some(None)` is a step without one.
     pub fn next_orphan(&mut self) -> Option<Option<(Delivery, Settlement)>> {
-        let Orphans { deliveries, settles } = self.orphans.front_mut()?;
+        let Orphans { deliveries, settles, transaction } = self.orphans.front_mut()?;
+        if let Some(delivery) = transaction.as_mut().and_then(|transaction| transaction.take_settled()) {
+            deliveries.restore(delivery, &mut self.room);
+            return Some(None);
+        }
         while let Some(settle) = settles.front() {
             if let Some(delivery) = deliveries.settle_oldest(settle.tag, &mut self.room) {
                 return Some(Some((delivery, settle.settlement)));
@@ -341,7 +402,13 @@ impl Clients {
     /// Every delivery of channels that are gone.
     #[cfg(test)]
     pub fn orphans(&self) -> impl Iterator<Item = &Delivery> {
-        self.orphans.iter().flat_map(|orphans| orphans.deliveries.iter())
+        self.orphans.iter().flat_map(Orphans::iter)
+    }
+
+    /// The number of deliveries of channels that are gone, except those that their transactions would have settled.
+    #[cfg(test)]
+    pub fn orphans_waiting(&self) -> usize {
+        self.orphans.iter().map(|orphans| orphans.deliveries.len()).sum()
     }
 
     /// The deliveries that wait for their acknowledgement, together.
@@ -357,6 +424,22 @@ impl Clients {
             connection.is_dirty = true;
             self.dirty.push(slot);
         }
+    }
+
+    /// Note that the next frame of a connection waits for a tick.
+    pub fn await_tick(&mut self, slot: ConnectionSlot) {
+        let connection = &mut self.connections[slot];
+        if !connection.awaits_tick {
+            connection.awaits_tick = true;
+            self.awaiting_tick.push(Handle { id: slot, serial: connection.serial });
+        }
+    }
+
+    /// Take the connections whose next frame has waited for this tick.
+    pub fn take_awaiting_tick(&mut self) -> Vec<Handle<ConnectionSlot>> {
+        let mut awaiting = std::mem::take(&mut self.awaiting_tick);
+        awaiting.retain(|handle| self.connection_of(*handle).is_some_and(|it| std::mem::take(&mut it.awaits_tick)));
+        awaiting
     }
 
     /// Move all connections that have something to write, or have ended, to the end of `ids`, each once.
@@ -397,9 +480,20 @@ impl Clients {
         let channel = &mut self.channels[slot];
         let (connection, number) = (channel.connection, channel.number);
         match channel.held.back_mut() {
-            Some((_, bytes)) => method.encode(number, bytes),
+            Some((_, bytes)) => {
+                let before = bytes.len();
+                method.encode(number, bytes);
+                self.connections[connection].held_answer_bytes += bytes.len() - before;
+            }
             None => self.answer(connection, number, method),
         }
+    }
+
+    /// Drop the answers of a channel that wait for a disk.
+    pub fn drop_held(&mut self, slot: ChannelSlot) {
+        let channel = &mut self.channels[slot];
+        let bytes: usize = channel.held.drain(..).map(|(_, bytes)| bytes.len()).sum();
+        self.connections[channel.connection].held_answer_bytes -= bytes;
     }
 
     /// Write a method.

@@ -78,6 +78,8 @@ pub(crate) struct Connection {
     pub is_suspended: bool,
     /// Whether the next frame in `input` waits: for the message or the transaction of its channel, or for files of a stream.
     pub is_held: bool,
+    /// Whether the next frame in `input` waits for a tick.
+    pub awaits_tick: bool,
     /// Whether frames in `input` wait for the connection's next turn, and for nothing else.
     pub is_resting: bool,
     pub knows_blocked: bool,
@@ -92,6 +94,8 @@ pub(crate) struct Connection {
     pub input: Vec<u8>,
     /// Bytes that wait to be written.
     pub out: OutputBuffer,
+    /// The bytes of answers of its channels that wait for a disk.
+    pub held_answer_bytes: usize,
     /// The number of bytes that were handed over to be written last.
     pub handed_over: usize,
     /// The memory of the buffers when it was last counted.
@@ -144,6 +148,7 @@ impl Connection {
             is_dirty: false,
             is_suspended: false,
             is_held: false,
+            awaits_tick: false,
             is_resting: false,
             knows_blocked: login.knows_blocked,
             knows_cancel: login.knows_cancel,
@@ -153,6 +158,7 @@ impl Connection {
             channels: Vec::new(),
             input: Vec::new(),
             out: OutputBuffer::default(),
+            held_answer_bytes: 0,
             handed_over: 0,
             counted_bytes: 0,
             exclusive_queues: Vec::new(),
@@ -205,6 +211,18 @@ impl Connection {
         self.input = Vec::new();
     }
 
+    /// The bytes that wait for the client: to be written, or for a disk before that.
+    #[inline]
+    pub fn waiting_bytes(&self) -> usize {
+        self.out.len() + self.held_answer_bytes
+    }
+
+    /// Whether frames wait for nothing but that the client reads what is written.
+    pub fn awaits_reading(&self) -> bool {
+        let is_free = !self.is_blocked && !self.is_resting && !self.is_held;
+        self.is_suspended && is_free && !self.out.is_empty() && !self.has_ended()
+    }
+
     /// Whether nothing more is read, and everything is written.
     pub fn is_over(&self) -> bool {
         self.has_ended() && self.out.is_empty()
@@ -213,7 +231,14 @@ impl Connection {
     /// The memory of its buffers, here and at the caller, which has what a socket does not take.
     pub fn held_bytes(&self) -> u64 {
         let with_caller = if self.is_writable { 0 } else { self.handed_over };
-        (self.out.capacity() + self.input.capacity() + with_caller) as u64
+        (self.out.capacity() + self.held_answer_bytes + self.input.capacity() + with_caller) as u64
+    }
+
+    /// Count the memory of its buffers anew in the sum of all.
+    pub fn recount(&mut self, sum: &mut u64) {
+        let bytes = self.held_bytes();
+        *sum = *sum - self.counted_bytes + bytes;
+        self.counted_bytes = bytes;
     }
 
     /// Free the memory that a burst needed.

@@ -97,7 +97,7 @@ impl Broker {
 }
 
 fn settle(tag: u64, multiple: bool, settlement: Settlement) -> Settle {
-    Settle { tag, multiple, settlement }
+    Settle { tag, multiple, settlement, is_kept: false }
 }
 
 fn back(requeue: bool) -> Settlement {

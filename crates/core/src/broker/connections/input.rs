@@ -49,7 +49,7 @@ impl Broker {
     pub(crate) fn resume(&mut self, slot: ConnectionSlot) {
         let connection = &mut self.clients[slot];
         let is_free = !connection.is_blocked && !connection.is_resting && !connection.is_held;
-        if connection.is_suspended && is_free && connection.out.len() < self.options.output_bytes_max {
+        if connection.is_suspended && is_free && connection.waiting_bytes() < self.options.output_bytes_max {
             connection.is_suspended = false;
             self.clients.touch(slot);
             let input = std::mem::take(&mut self.clients[slot].input);
@@ -63,6 +63,17 @@ impl Broker {
         let connection = &mut self.clients[slot];
         (connection.is_held, connection.is_suspended) = (true, true);
         self.clients.touch(slot);
+    }
+
+    /// Let the next frame of a connection wait for a tick: what it waits for ends without a word.
+    pub(crate) fn hold_until_tick(&mut self, slot: ConnectionSlot) {
+        self.hold(slot);
+        self.clients.await_tick(slot);
+    }
+
+    /// Try the frames again that have waited for this tick.
+    pub(crate) fn try_held_frames(&mut self) {
+        self.clients.take_awaiting_tick().into_iter().for_each(|handle| self.release(handle.id));
     }
 
     /// Go on with the frames of a connection, if the next one was held.
@@ -107,7 +118,8 @@ impl Broker {
             if connection.has_ended() {
                 return bytes.len();
             }
-            if connection.is_blocked || connection.is_resting || connection.out.len() >= self.options.output_bytes_max {
+            let is_full = connection.waiting_bytes() >= self.options.output_bytes_max;
+            if connection.is_blocked || connection.is_resting || is_full {
                 connection.is_suspended = true;
                 self.clients.touch(slot);
                 return at;

@@ -139,6 +139,8 @@ impl Broker {
 
     /// Remove the channels and the exclusive queues of a connection.
     pub(crate) fn empty_connection(&mut self, slot: ConnectionSlot) {
+        let consumers = self.clients.take_consumers(slot);
+        self.remove_consumers(&consumers);
         for (_, channel) in std::mem::take(&mut self.clients[slot].channels) {
             self.remove_channel(channel);
         }
@@ -180,19 +182,19 @@ impl Broker {
     fn empty_channel(&mut self, slot: ChannelSlot) {
         let channel = &mut self.clients[slot];
         channel.incoming = None;
-        self.clients.roll_back(slot);
-        let channel = &mut self.clients[slot];
-        channel.transaction = None;
         channel.confirms = None;
         channel.memo = None;
-        channel.held.clear();
-        self.drop_waiting(slot);
-        let channel = &mut self.clients[slot];
-        for consumer in std::mem::take(&mut channel.consumers) {
-            self.remove_consumer(consumer);
+        let (connection, transaction) = (channel.connection, channel.transaction.take());
+        if transaction.is_some() {
+            // What it had begun to settle is rolled back, too.
+            self.clients[connection].settling.retain(|(of, settle)| *of != slot || !settle.is_kept);
         }
+        self.clients.drop_held(slot);
+        self.drop_waiting(slot);
+        let consumers = std::mem::take(&mut self.clients[slot].consumers);
+        self.remove_consumers(&consumers);
         self.backpressure.count_unfinished(&mut self.clients[slot]);
-        self.return_deliveries(slot);
+        self.return_deliveries(slot, transaction);
     }
 
     /// Remove a channel with all that it holds.
@@ -236,9 +238,11 @@ impl Broker {
         if half == 0 {
             return;
         }
-        // A connection that is not read cannot be heard, and after a stall it has its whole time once more.
+        // A connection that is not read cannot be heard, and after a stall it has its whole time once more. If it is not
+        // read because it does not read itself, it has its time after each piece that it takes.
         let heard = connection.heard.max(self.clock.hearing_since());
-        if connection.wants_input() && now - heard > 4 * half {
+        let heard = if connection.awaits_reading() { heard.max(connection.said) } else { heard };
+        if (connection.wants_input() || connection.awaits_reading()) && now - heard > 4 * half {
             let id = ConnectionId::new(slot, connection.serial);
             self.events.push(Event::HeartbeatMissed { connection: id });
             self.cut_connection(slot);

@@ -3,6 +3,7 @@
 use crate::amqp::{AmqpError, Method};
 
 use crate::broker::Broker;
+use crate::broker::connections::output_buffer::CROWDED_BYTES;
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot};
 use crate::broker::publishing::confirms::DiskMarks;
 
@@ -51,6 +52,10 @@ impl Broker {
             connection.said = self.clock.now();
             connection.handed_over = count;
         }
+        if self.are_crowded(self.clients.buffer_bytes()) && self.clients[slot].out.capacity() > CROWDED_BYTES {
+            // Others wait for it.
+            self.clients[slot].out.trim();
+        }
         self.clients.count_buffers(slot);
         let connection = &mut self.clients[slot];
         if !connection.out.is_empty() {
@@ -69,10 +74,14 @@ impl Broker {
     /// Resume consumers and frames that waited, since there is room to write again.
     fn relieve(&mut self, slot: ConnectionSlot) {
         let connection = &mut self.clients[slot];
-        if connection.out.len() * 2 > self.options.output_bytes_max {
+        if connection.waiting_bytes() * 2 > self.options.output_bytes_max {
             return;
         }
         connection.is_congested = false;
+        if connection.is_suspended {
+            // While it was not read, it could not be heard.
+            connection.heard = self.clock.now();
+        }
         self.wake_connection(slot);
         self.resume(slot);
         self.finish();
@@ -125,6 +134,8 @@ impl Broker {
     }
 
     fn hold_back(&mut self, slot: ChannelSlot, marks: DiskMarks, bytes: Vec<u8>) {
+        let connection = self.clients[slot].connection;
+        self.clients[connection].held_answer_bytes += bytes.len();
         self.clients[slot].held.push_back((marks, bytes));
         self.await_disk(slot);
     }

@@ -7,6 +7,10 @@ const KEPT_BYTES: usize = 1024 * 1024;
 /// connections do not end up with the buffers of large ones.
 const SWAP_BYTES_MIN: usize = 32 * 1024;
 
+/// The size of a connection's output at which its consumers wait when the buffers of all connections take a sixteenth of
+/// the memory. The owner of its socket holds as much again at the most, so that both stay within a quarter of a mebibyte.
+pub(crate) const CROWDED_BYTES: usize = 96 * 1024;
+
 /// Bytes that are appended at the end and taken from the front. What remains is not moved when some are taken, so that
 /// a large message costs no more per byte than a small one.
 #[derive(Debug, Default)]

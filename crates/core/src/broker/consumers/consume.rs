@@ -87,8 +87,7 @@ impl Broker {
         consume: &BasicConsume<'_>,
     ) -> Result<(), AmqpError> {
         let it = &self.clients[channel];
-        let has_tag = |consumer: &ConsumerSlot| self.clients[*consumer].name() == consume.consumer_tag.as_bytes();
-        if it.consumers.iter().any(has_tag) {
+        if self.clients.consumer_named(channel, consume.consumer_tag).is_some() {
             let reason = format!("attempt to reuse consumer tag '{}'", consume.consumer_tag);
             return Err(error(ReplyCode::NotAllowed, &reason));
         }
@@ -108,10 +107,9 @@ impl Broker {
 
     /// Carry out basic.cancel. A consumer that does not exist is cancelled already.
     pub(crate) fn cancel(&mut self, channel: ChannelSlot, cancel: &BasicCancel<'_>) -> Result<(), AmqpError> {
-        let has_tag = |consumer: &ConsumerSlot| self.clients[*consumer].name() == cancel.consumer_tag.as_bytes();
-        if let Some(index) = self.clients[channel].consumers.iter().position(has_tag) {
-            let consumer = self.clients[channel].consumers.remove(index);
-            self.remove_consumer(consumer);
+        if let Some(consumer) = self.clients.consumer_named(channel, cancel.consumer_tag) {
+            self.clients[channel].consumers.retain(|other| *other != consumer);
+            self.remove_consumers(&[consumer]);
         }
         if cancel.no_wait {
             return Ok(());
@@ -119,20 +117,34 @@ impl Broker {
         self.reply(channel, BasicCancelOk { consumer_tag: cancel.consumer_tag }.into())
     }
 
-    /// Remove a consumer, which its channel does not list any more, from its queue. Its unacknowledged deliveries stay
-    /// with the channel. An auto-delete queue goes with its last consumer.
-    pub(crate) fn remove_consumer(&mut self, slot: ConsumerSlot) {
-        let consumer = self.clients.remove_consumer(slot);
-        self.record_last_offset(&consumer);
-        self.leave_stream(slot, &consumer);
-        self.forget_filter(&consumer);
-        let queue = consumer.queue;
-        let it = &mut self.queues[queue];
-        if consumer.is_waiting && it.stream.is_none() {
-            it.ring.remove(slot);
+    /// Remove consumers, which their channels do not list any more, from their queues. Their unacknowledged deliveries stay
+    /// with the channels. An auto-delete queue goes with its last consumer. Cost: linear in the consumers of these queues.
+    pub(crate) fn remove_consumers(&mut self, slots: &[ConsumerSlot]) {
+        let mut removed: Vec<_> = slots.iter().map(|slot| (self.clients[*slot].queue, *slot)).collect();
+        removed.sort_unstable();
+        for group in removed.chunk_by(|a, b| a.0 == b.0) {
+            self.remove_consumers_of(group[0].0, group);
         }
-        it.consumers.retain(|other| *other != slot);
-        it.has_exclusive_consumer &= !consumer.is_exclusive;
+    }
+
+    /// Remove consumers from their queue; `removed` ascends.
+    fn remove_consumers_of(&mut self, queue: QueueId, removed: &[(QueueId, ConsumerSlot)]) {
+        let (mut were_waiting, mut was_exclusive) = (false, false);
+        for (_, slot) in removed {
+            let consumer = self.clients.remove_consumer(*slot);
+            self.record_last_offset(&consumer);
+            self.leave_stream(*slot, &consumer);
+            self.forget_filter(&consumer);
+            were_waiting |= consumer.is_waiting;
+            was_exclusive |= consumer.is_exclusive;
+        }
+        let it = &mut self.queues[queue];
+        let stays = |consumer: ConsumerSlot| removed.binary_search(&(queue, consumer)).is_err();
+        if were_waiting && it.stream.is_none() {
+            it.ring.retain(stays);
+        }
+        it.consumers.retain(|consumer| stays(*consumer));
+        it.has_exclusive_consumer &= !was_exclusive;
         it.used = self.clock.now();
         if it.consumers.is_empty() {
             self.queues.set_timer(queue);
@@ -150,24 +162,33 @@ impl Broker {
         }
     }
 
-    /// Remove the consumers of a queue that is deleted, and tell their clients: behind answers that wait to be given.
-    pub(crate) fn cancel_consumers(&mut self, consumers: Vec<ConsumerSlot>) {
-        for slot in consumers {
+    /// Remove the consumers of a queue that is deleted, and tell their clients: behind answers that wait to be given. Cost:
+    /// linear in the consumers of their channels.
+    pub(crate) fn cancel_consumers(&mut self, mut consumers: Vec<ConsumerSlot>) {
+        let mut channels = Vec::new();
+        for &slot in &consumers {
             let consumer = self.clients.remove_consumer(slot);
             self.record_last_offset(&consumer);
             self.leave_stream(slot, &consumer);
             self.forget_filter(&consumer);
-            let (connection, channel) = self.clients.channel_outlet(consumer.channel);
-            channel.consumers.retain(|other| *other != slot);
+            channels.push(consumer.channel);
+            let (connection, _) = self.clients.channel_outlet(consumer.channel);
             if connection.knows_cancel
                 && let Ok(consumer_tag) = std::str::from_utf8(consumer.name())
             {
                 self.clients.answer_in_order(consumer.channel, BasicCancel { consumer_tag, no_wait: true }.into());
             }
         }
+        consumers.sort_unstable();
+        channels.sort_unstable();
+        channels.dedup();
+        for channel in channels {
+            self.clients[channel].consumers.retain(|consumer| consumers.binary_search(consumer).is_err());
+        }
     }
 
-    /// Carry out basic.get. Where more has expired than fits into the turn, it is carried out in a later one.
+    /// Carry out basic.get. Where more has expired than fits into the turn, it is carried out in a later one, and where too
+    /// many dead letters wait already, or there is no memory for a large message, after a later tick.
     pub(crate) fn get(&mut self, channel: ChannelSlot, get: &BasicGet<'_>) -> Result<(), AmqpError> {
         let (queue, _) = self.named_queue(channel, get.queue, Verb::Read)?;
         if self.queues[queue].stream.is_some() {
@@ -176,13 +197,20 @@ impl Broker {
         refuse_unacknowledged(self.queues[queue].policy.address, get.no_ack)?;
         self.clients[channel].is_timed |= self.queues[queue].policy.consumer_timeout_ms.is_some();
         self.queues[queue].used = self.clock.now();
-        while self.expire_head(queue) {
+        if self.queues[queue].held.are_too_many() {
+            return self.reply(channel, BasicGetEmpty { cluster_id: "" }.into());
+        }
+        let connection = self.clients[channel].connection;
+        while self.expire_head(queue) && self.has_memory_for(connection, self.front_size(queue)) {
             let Some(entry) = self.queues.pop(queue, &self.messages) else {
                 return self.reply(channel, BasicGetEmpty { cluster_id: "" }.into());
             };
             if self.deliver_got(channel, queue, entry, get.no_ack) {
                 return Ok(());
             }
+        }
+        if !self.turn.is_over() {
+            self.hold_until_tick(connection);
         }
         self.turn.repeat_frame();
         Ok(())

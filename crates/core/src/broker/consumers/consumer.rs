@@ -81,8 +81,9 @@ impl Ring {
         self.waiting.pop_front();
     }
 
-    pub fn remove(&mut self, consumer: ConsumerSlot) {
-        self.waiting.retain(|(_, other)| *other != consumer);
+    /// Remove the consumers that do not stay.
+    pub fn retain(&mut self, stays: impl Fn(ConsumerSlot) -> bool) {
+        self.waiting.retain(|(_, consumer)| stays(*consumer));
     }
 
     #[cfg(test)]
@@ -115,7 +116,7 @@ mod tests {
         let mut ring = Ring::default();
         (1..=3).for_each(|consumer| wait(&mut ring, consumer, 0));
         assert_eq!(turns(&mut ring, 5), [1, 2, 3, 1, 2]);
-        ring.remove(ConsumerSlot::from_index(1));
+        ring.retain(|consumer| consumer != ConsumerSlot::from_index(1));
         assert_eq!(turns(&mut ring, 3), [3, 2, 3]);
     }
 

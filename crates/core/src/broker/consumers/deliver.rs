@@ -9,15 +9,12 @@ use crate::amqp::properties::put_content;
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
 use crate::broker::connections::delivery_frames::{GET_OK, put_method};
+use crate::broker::connections::output_buffer::CROWDED_BYTES;
 use crate::broker::consumers::unacknowledged::{CoarseTime, Delivery};
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle, MessageId};
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::letter::Reason;
-use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
-
-/// The size of a connection's output at which its consumers wait when the buffers of all connections take a sixteenth of
-/// the memory. The owner of its socket holds as much again at the most, so that both stay within a quarter of a mebibyte.
-const CROWDED_OUTPUT_BYTES: usize = 96 * 1024;
 
 impl Broker {
     /// Put a message of this size at the end of a queue, or deliver it to a consumer that waits. Takes one reference to the
@@ -29,6 +26,7 @@ impl Broker {
         let entry = it.next_entry(message, expires);
         if it.may_pass()
             && let Some(consumer) = self.taker(queue)
+            && !self.awaits_memory(queue, consumer, size)
         {
             self.deliver(queue, consumer, entry);
             return true;
@@ -82,11 +80,43 @@ impl Broker {
         let bytes_max = self.options.output_bytes_max;
         if self.backpressure.is_severe {
             0
-        } else if self.clients.buffer_bytes() > self.options.memory_bytes_max / 16 {
-            bytes_max.min(CROWDED_OUTPUT_BYTES)
+        } else if self.are_crowded(self.clients.buffer_bytes()) {
+            bytes_max.min(CROWDED_BYTES)
         } else {
             bytes_max
         }
+    }
+
+    /// Whether buffers of so many bytes take so much of the memory that those of one connection must not be large.
+    #[inline]
+    pub(crate) fn are_crowded(&self, buffer_bytes: u64) -> bool {
+        buffer_bytes > self.options.memory_bytes_max / 16
+    }
+
+    /// Whether a message of this size may be copied to the output of a connection. A large one has to wait while the buffers of
+    /// others are crowded and there is no memory for it.
+    #[inline]
+    pub(crate) fn has_memory_for(&self, connection: ConnectionSlot, size: usize) -> bool {
+        size <= CROWDED_BYTES
+            || !self.are_crowded(self.clients.buffer_bytes_beside(connection))
+            || self.memory().total() + size as u64 <= self.options.memory_bytes_max
+    }
+
+    /// Whether the first message of a queue waits for memory instead of being delivered to this consumer. It is tried again at
+    /// the next tick.
+    #[inline]
+    fn awaits_memory(&mut self, queue: QueueId, consumer: ConsumerSlot, size: usize) -> bool {
+        let has_memory = self.has_memory_for(self.clients[consumer].connection, size);
+        if !has_memory {
+            self.queues.await_memory(queue);
+        }
+        !has_memory
+    }
+
+    /// The size of the first message of a queue.
+    #[inline]
+    pub(crate) fn front_size(&self, queue: QueueId) -> usize {
+        self.queues[queue].front().map_or(0, |front| self.messages.get(front.message).size())
     }
 
     /// Wake all consumers.
@@ -103,6 +133,9 @@ impl Broker {
                 return self.queues.schedule(queue);
             }
             let Some(consumer) = self.taker(queue) else { return };
+            if self.awaits_memory(queue, consumer, self.front_size(queue)) {
+                return;
+            }
             let Some(entry) = self.queues.pop(queue, &self.messages) else { return };
             if self.deliver(queue, consumer, entry) {
                 return self.queues.schedule(queue);
@@ -159,9 +192,13 @@ impl Broker {
         numbers[8] = entry.redelivered.into();
         let frame_max = connection.frame_max as usize;
         // Behind the answers that the channel still waits to give.
+        let is_held = !channel.held.is_empty();
         let out = channel.held.back_mut().map_or_else(|| connection.out.tail(), |(_, bytes)| bytes);
+        let before = out.len();
         put_method(out, channel.number, [&GET_OK, &numbers, parts.route, &left.to_be_bytes()]);
         put_content(out, channel.number, parts.properties, parts.body, frame_max);
+        let written = out.len() - before;
+        connection.held_answer_bytes += if is_held { written } else { 0 };
         self.metrics.delivered += 1;
         let connection = channel.connection;
         if !no_ack {
@@ -172,6 +209,7 @@ impl Broker {
             self.clients.await_acknowledgement(slot, Delivery { tag, entry, queue, consumer: None, delivered });
         }
         self.clients.touch(connection);
+        self.clients.count_buffers(connection);
         if no_ack {
             self.settle(id, entry);
         }

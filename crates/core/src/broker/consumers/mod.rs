@@ -2,6 +2,7 @@
 
 pub(crate) mod consume;
 pub(crate) mod consumer;
+pub(crate) mod consumer_tags;
 pub(crate) mod credit;
 pub(crate) mod deliver;
 pub(crate) mod overdue;

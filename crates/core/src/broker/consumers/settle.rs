@@ -9,20 +9,21 @@ use crate::broker::consumers::settlement::{Settle, Settlement};
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle, MessageId};
-use crate::broker::publishing::transactions::transaction::PendingSettlement;
+use crate::broker::publishing::transactions::transaction::{PendingSettlement, Transaction};
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::letter::Reason;
-use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
 /// Maximum number of deliveries that are settled in one call, which takes about 2 ms; others follow in the next turns.
-const SETTLED_AT_ONCE: usize = 10_000;
+pub(crate) const SETTLED_AT_ONCE: usize = 10_000;
 
 impl Broker {
     /// Carry out an ack, nack or reject: now, or with the transaction.
     pub(crate) fn settle_or_keep(&mut self, channel: ChannelSlot, settle: Settle) -> Result<(), AmqpError> {
         let it = &self.clients[channel];
-        if it.transaction.is_none() {
-            return self.settle_deliveries(channel, settle);
+        let is_kept = it.transaction.is_some();
+        if !is_kept || settle.multiple {
+            return self.settle_deliveries(channel, Settle { is_kept, ..settle });
         }
         check_tag(settle, it.delivery_tag)?;
         if !self.clients.settle_in_transaction(channel, settle) {
@@ -57,7 +58,7 @@ impl Broker {
         left.into_iter().for_each(|pending| self.requeue_returned(pending.deliveries));
     }
 
-    /// Carry out an ack, nack or reject now.
+    /// Carry out an ack, nack or reject now, or keep one of many deliveries for the transaction.
     ///
     /// # Errors
     /// 406: no such delivery waits.
@@ -84,7 +85,10 @@ impl Broker {
         let mut left = SETTLED_AT_ONCE;
         while let Some((channel, settle)) = self.clients[connection].settling.front().copied() {
             let had_credit = self.clients[channel].credit.is_left();
-            left -= self.settle_some(channel, settle, left);
+            left -= match settle.is_kept {
+                true => self.keep_some(channel, settle, left),
+                false => self.settle_some(channel, settle, left),
+            };
             self.wake_if_credit_came(channel, had_credit);
             if left == 0 {
                 return false;
@@ -92,6 +96,13 @@ impl Broker {
             self.clients[connection].settling.pop_front();
         }
         true
+    }
+
+    /// Keep the settlement of the oldest deliveries through a tag for the transaction, at most `count_max`. Returns how many.
+    fn keep_some(&mut self, channel: ChannelSlot, settle: Settle, count_max: usize) -> usize {
+        let count = self.clients.settle_oldest_in_transaction(channel, settle, count_max);
+        self.backpressure.count_unfinished(&mut self.clients[channel]);
+        count
     }
 
     /// Settle the oldest deliveries through a tag, at most `count_max`. Returns how many.
@@ -243,8 +254,9 @@ impl Broker {
         self.queues.schedule(queue);
     }
 
-    /// Put all unacknowledged deliveries of a channel that is closed back, and finish what it had begun to settle.
-    pub(crate) fn return_deliveries(&mut self, channel: ChannelSlot) {
+    /// Put all unacknowledged deliveries of a channel that is closed back, with those that its transaction would have settled,
+    /// and finish what it had begun to settle.
+    pub(crate) fn return_deliveries(&mut self, channel: ChannelSlot, transaction: Option<Box<Transaction>>) {
         let connection = self.clients[channel].connection;
         let settling = &mut self.clients[connection].settling;
         let settles = settling.iter().filter(|(of, _)| *of == channel).map(|(_, settle)| *settle).collect();
@@ -255,7 +267,7 @@ impl Broker {
                 self.settle_delivery(channel, &delivery, Settlement::Discard);
             }
         }
-        self.clients.orphan(channel, settles);
+        self.clients.orphan(channel, settles, transaction);
         if !self.turn.is_over() {
             self.settle_orphans();
         }
@@ -286,7 +298,10 @@ impl Broker {
         if !requeue {
             return Err(error(ReplyCode::NotImplemented, "requeue=false"));
         }
-        self.settle_deliveries(channel, Settle { tag: 0, multiple: true, settlement: Settlement::Requeue })?;
+        self.settle_deliveries(
+            channel,
+            Settle { tag: 0, multiple: true, settlement: Settlement::Requeue, is_kept: false },
+        )?;
         if wants_reply {
             self.reply(channel, BasicRecoverOk {}.into())?;
         }

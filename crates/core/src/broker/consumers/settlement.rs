@@ -17,11 +17,6 @@ pub(crate) struct Settle {
     pub tag: u64,
     pub multiple: bool,
     pub settlement: Settlement,
-}
-
-impl Settle {
-    /// The last tag that it settles with `multiple`: 0 stands for all.
-    pub fn through(self) -> u64 {
-        if self.tag == 0 { u64::MAX } else { self.tag }
-    }
+    /// Whether it is kept for the transaction of its channel.
+    pub is_kept: bool,
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::broker::clock::Micros;
 use crate::broker::ids::{ConsumerSlot, Handle};
-use crate::broker::queues::queue::QueueEntry;
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::topology::QueueId;
 
 /// A delivery that waits for its acknowledgement.
@@ -99,6 +99,36 @@ impl DeliveryChunk {
         self.deliveries.len() >= if is_small { KEPT_DELIVERIES } else { CHUNK_DELIVERIES }
     }
 
+    /// Put a delivery back between the others.
+    ///
+    /// # Errors
+    /// The chunk is full. The index at which the delivery belongs.
+    fn restore(&mut self, delivery: Delivery) -> Result<(), usize> {
+        if self.is_full() {
+            self.deliveries.retain(|(_, delivery)| delivery.is_some());
+        }
+        match self.deliveries.binary_search_by_key(&delivery.tag, |(tag, _)| *tag) {
+            Ok(hole) => self.deliveries[hole].1 = Some(delivery),
+            Err(index) if self.is_full() => return Err(index),
+            Err(index) => self.deliveries.insert(index, (delivery.tag, Some(delivery))),
+        }
+        self.waiting += 1;
+        Ok(())
+    }
+
+    /// Put a delivery back before all others.
+    fn prepend(&mut self, delivery: Delivery) {
+        self.waiting += 1;
+        self.deliveries.push_front((delivery.tag, Some(delivery)));
+    }
+
+    /// Move the younger half of a chunk without holes to a new one.
+    fn split(&mut self) -> Self {
+        let deliveries = self.deliveries.split_off(self.deliveries.len() / 2);
+        self.waiting = self.deliveries.len();
+        Self { waiting: deliveries.len(), deliveries }
+    }
+
     fn first_tag(&self) -> u64 {
         self.deliveries.front().map_or(u64::MAX, |(tag, _)| *tag)
     }
@@ -179,13 +209,30 @@ impl Unacknowledged {
         delivery
     }
 
-    /// Add deliveries again that were settled here before.
-    pub fn restore(&mut self, deliveries: impl Iterator<Item = Delivery>, room: &mut DeliveryRoom) {
-        let mut all: Vec<Delivery> = self.iter().copied().chain(deliveries).collect();
-        all.sort_unstable_by_key(|delivery| delivery.tag);
-        room.waiting -= self.waiting;
-        *self = Self::default();
-        all.into_iter().for_each(|delivery| self.push(delivery, room));
+    /// Add a delivery again that was settled here before. Cost: two binary searches, and a part of a chunk is moved.
+    pub fn restore(&mut self, delivery: Delivery, room: &mut DeliveryRoom) {
+        let behind = self.chunks.partition_point(|chunk| chunk.first_tag() <= delivery.tag);
+        let number = behind.saturating_sub(1);
+        let Some(chunk) = self.chunks.get_mut(number) else { return self.push(delivery, room) };
+        if let Err(index) = chunk.restore(delivery) {
+            if index > 0 && index < chunk.deliveries.len() {
+                let younger = chunk.split();
+                self.chunks.insert(number + 1, younger);
+                return self.restore(delivery, room);
+            }
+            // Deliveries come back in the order of their tags, or against it: then chunks are filled from one end.
+            let place = number + usize::from(index > 0);
+            match self.chunks.get_mut(place).filter(|next| index > 0 && !next.is_full()) {
+                Some(next) => next.prepend(delivery),
+                None => {
+                    let mut new = DeliveryChunk { deliveries: room.take(false), waiting: 0 };
+                    new.prepend(delivery);
+                    self.chunks.insert(place, new);
+                }
+            }
+        }
+        self.waiting += 1;
+        room.waiting += 1;
     }
 
     pub fn len(&self) -> usize {
@@ -280,10 +327,34 @@ mod tests {
         let (mut unacknowledged, mut room) = (Unacknowledged::default(), DeliveryRoom::default());
         (1..=5).for_each(|tag| unacknowledged.push(delivery(tag), &mut room));
         let settled = [4, 1, 2].map(|tag| unacknowledged.settle(tag, &mut room).expect("waits"));
-        unacknowledged.restore(settled.into_iter(), &mut room);
+        settled.into_iter().for_each(|delivery| unacknowledged.restore(delivery, &mut room));
         assert_eq!((tags(&unacknowledged), unacknowledged.len()), (vec![1, 2, 3, 4, 5], 5));
         assert_eq!(unacknowledged.settle(4, &mut room).map(|delivery| delivery.tag), Some(4));
         assert_eq!(unacknowledged.settle_oldest(5, &mut room).map(|delivery| delivery.tag), Some(1));
+    }
+
+    #[test]
+    fn many_are_restored_in_any_order_without_taking_much_room() {
+        const COUNT: u64 = fewer(10_000) as u64;
+        let shuffled = |mut tags: Vec<u64>| {
+            let mut random = Random(7);
+            (1..tags.len()).for_each(|index| tags.swap(index, random.below(index + 1)));
+            tags
+        };
+        let orders: [fn(Vec<u64>) -> Vec<u64>; 2] = [|tags| tags, |tags| tags.into_iter().rev().collect()];
+        let orders = orders.iter().map(|order| order((1..=COUNT).collect()));
+        for order in orders.chain([shuffled((1..=COUNT).collect())]) {
+            let (mut unacknowledged, mut room) = (Unacknowledged::default(), DeliveryRoom::default());
+            // Older ones and younger ones wait all the time.
+            (1..=3 * COUNT).for_each(|tag| unacknowledged.push(delivery(tag), &mut room));
+            let settled: Vec<Delivery> =
+                order.iter().filter_map(|tag| unacknowledged.settle(COUNT + tag, &mut room)).collect();
+            settled.into_iter().for_each(|delivery| unacknowledged.restore(delivery, &mut room));
+            assert!(tags(&unacknowledged).into_iter().eq(1..=3 * COUNT));
+            assert_eq!((unacknowledged.len(), room.waiting()), (3 * COUNT as usize, 3 * COUNT as usize));
+            let places: usize = unacknowledged.chunks.iter().map(|chunk| chunk.deliveries.capacity()).sum();
+            assert!(places <= 6 * COUNT as usize + 512, "{places} places for {} deliveries", 3 * COUNT);
+        }
     }
 
     #[test]
@@ -304,9 +375,10 @@ mod tests {
         let mut random = Random(3);
         let (mut unacknowledged, mut room) = (Unacknowledged::default(), DeliveryRoom::default());
         let mut expected = BTreeSet::new();
+        let mut settled: Vec<Delivery> = Vec::new();
         let mut last = 0;
         for _ in 0..fewer(20_000) {
-            match random.below(10) {
+            match random.below(11) {
                 0..5 => {
                     last += 1 + random.below(2) as u64;
                     unacknowledged.push(delivery(last), &mut room);
@@ -314,13 +386,25 @@ mod tests {
                 }
                 5..9 => {
                     let tag = random.below(last as usize + 1) as u64;
-                    assert_eq!(unacknowledged.settle(tag, &mut room).map(|delivery| delivery.tag), expected.take(&tag));
+                    let found = unacknowledged.settle(tag, &mut room);
+                    assert_eq!(found.map(|delivery| delivery.tag), expected.take(&tag));
+                    settled.extend(found);
                 }
-                _ => {
+                9 => {
                     let through = random.below(last as usize + 1) as u64;
                     let oldest = expected.first().copied().filter(|tag| *tag <= through);
-                    assert_eq!(unacknowledged.settle_oldest(through, &mut room).map(|delivery| delivery.tag), oldest);
+                    let found = unacknowledged.settle_oldest(through, &mut room);
+                    assert_eq!(found.map(|delivery| delivery.tag), oldest);
+                    settled.extend(found);
                     oldest.map(|tag| expected.remove(&tag));
+                }
+                _ => {
+                    while random.below(8) > 0
+                        && let Some(delivery) = settled.pop()
+                    {
+                        expected.insert(delivery.tag);
+                        unacknowledged.restore(delivery, &mut room);
+                    }
                 }
             }
             assert_eq!((unacknowledged.len(), room.waiting()), (expected.len(), expected.len()));

@@ -56,8 +56,12 @@ impl Broker {
         self.refuse_addressed(self.clients.vhost_and_owner(channel).0, bind)?;
         check_query_arguments(bind.arguments)?;
         self.check_stored_query(channel, bind.arguments)?;
-        self.check_memory_for_definitions()?;
         let (vhost, owner) = self.clients.vhost_and_owner(channel);
+        if let Err(short) = self.check_memory_for_definitions()
+            && self.topology.is_new(vhost, bind, owner)?
+        {
+            return Err(short);
+        }
         if let Err(full) = self.durability.check_room()
             && self.topology.is_new_and_survives(vhost, bind, owner)?
         {

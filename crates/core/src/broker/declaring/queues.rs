@@ -172,6 +172,7 @@ impl Broker {
         let which = || format!("for queue '{name}' in vhost '{}'", self.principal(channel).vhost);
         let arguments = RawTable::new(it.arguments.as_bytes());
         let policy = Policy::check_known(arguments).and_then(|()| Policy::parse(arguments));
+        let policy = policy.and_then(|policy| policy.check_together().map(|()| policy));
         let policy = policy.map_err(|(argument, reason)| {
             error(ReplyCode::PreconditionFailed, &format!("invalid arg '{argument}' {}: {reason}", which()))
         })?;
@@ -227,7 +228,7 @@ impl Broker {
         let contents = |id: QueueId| {
             let queue = &queues[id];
             let in_log = queue.stream.as_ref().map_or(0, |stream| streams.length(stream.log));
-            (queue.consumers.len(), queue.ready().len() + in_log as usize)
+            (queue.consumers.len(), queue.ready().len() + queue.held.len() + in_log as usize)
         };
         let id = self.topology.delete_queue(vhost, &name, owner, (it.if_unused, it.if_empty), contents)?;
         // An exclusive queue can only be deleted by the connection that owns it.
@@ -275,6 +276,7 @@ impl Broker {
             // It is no longer that connection's to remove.
             self.clients[owner].exclusive_queues.retain(|other| *other != id);
         }
+        self.release_held_letters(queue.held);
         (count, queue.consumers)
     }
 }

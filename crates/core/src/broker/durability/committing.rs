@@ -73,7 +73,7 @@ impl Broker {
                 }
             });
         }
-        for letter in self.letters.iter().filter(|letter| letter.reason == Reason::Rejected) {
+        for letter in self.all_letters().filter(|letter| letter.reason == Reason::Rejected) {
             if let (Some(durable_id), Kept::Saved { record, .. }) =
                 (letter.source.durable_id, self.messages.get(letter.entry.message).kept)
             {
@@ -133,6 +133,11 @@ impl Broker {
         let mut marks = self.publishing.take_promised();
         marks.retain(|mark| !self.is_reached(*mark));
         marks
+    }
+
+    /// Whether all logs are synced up to their marks.
+    pub(crate) fn are_reached(&self, marks: &DiskMarks) -> bool {
+        marks.iter().all(|mark| self.is_reached(*mark))
     }
 
     /// Whether a log is synced up to `mark`.

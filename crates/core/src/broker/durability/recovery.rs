@@ -21,9 +21,10 @@ use crate::broker::durable::{
 use crate::broker::ids::MessageId;
 use crate::broker::options::BrokerOptions;
 use crate::broker::publishing::publish::expiration;
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::message_store::Kept;
 use crate::broker::queues::policy::{Policy, QueueKind};
-use crate::broker::queues::queue::{Queue, QueueEntry};
+use crate::broker::queues::queue::Queue;
 use crate::broker::streams::reading::{dir_name, is_dir_name};
 use crate::broker::topology::{AddressKind, Definition, QueueId};
 

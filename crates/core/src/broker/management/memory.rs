@@ -7,6 +7,7 @@ use crate::broker::Broker;
 use crate::broker::connections::channel::Channel;
 use crate::broker::connections::connection::Connection;
 use crate::broker::consumers::consumer::Consumer;
+use crate::broker::queues::held_letters::HELD_BYTES;
 use crate::broker::queues::queue::Queue;
 
 /// The part of the limit up to which the index of the journal's current segment counts. Nothing but further records makes it
@@ -99,7 +100,7 @@ impl Broker {
             entries: self.queues.chunks().resident_bytes(),
             unacknowledged: self.clients.delivery_room().size_bytes(),
             unfinished: self.backpressure.unfinished_bytes + self.publishing.commit_bytes(),
-            letters: self.letters.size_bytes(),
+            letters: self.letters.size_bytes() + (self.letters.held_count() * HELD_BYTES) as u64,
             buffers: self.clients.buffer_bytes(),
             connections: connections as u64 * (size_of::<Connection>() as u64 + self.options.connection_bytes)
                 + (channels * size_of::<Channel>() + consumers * size_of::<Consumer>()) as u64,

@@ -113,11 +113,13 @@ impl Broker {
         let mut held = std::mem::take(&mut self.clients[channel].held);
         let connection = self.clients[channel].connection;
         while let Some((marks, bytes)) = held.front() {
-            if !marks.iter().all(|mark| self.is_reached(*mark)) {
+            if !self.are_reached(marks) {
                 self.clients[channel].held = held;
                 return self.await_disk(channel);
             }
-            self.clients[connection].out.tail().extend_from_slice(bytes);
+            let it = &mut self.clients[connection];
+            it.held_answer_bytes -= bytes.len();
+            it.out.tail().extend_from_slice(bytes);
             self.clients.touch(connection);
             held.pop_front();
         }

@@ -10,9 +10,9 @@ use crate::broker::dense_map::DenseMap;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::Handle;
 use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
-use crate::broker::queues::entries::Entries;
+use crate::broker::queues::entries::{Entries, QueueEntry};
 use crate::broker::queues::message_store::MessageStore;
-use crate::broker::queues::queue::{Queue, QueueEntry};
+use crate::broker::queues::queue::Queue;
 use crate::broker::queues::timers::Timers;
 use crate::broker::topology::QueueId;
 
@@ -28,6 +28,8 @@ pub(crate) struct Queues {
     relieved: Vec<Handle<QueueId>>,
     /// Queues that may have something to deliver, in the order of their turns.
     runnable: VecDeque<QueueId>,
+    /// Queues whose first message waits for memory.
+    awaiting_memory: Vec<Handle<QueueId>>,
     /// When something in a queue, or the queue itself, may expire.
     timers: Timers,
     /// Queues with chunks of entries that may be moved to disk.
@@ -118,6 +120,14 @@ impl Queues {
             self.set_timer(id);
         }
         entry
+    }
+
+    /// Note that a queue may have room for senders that wait, because it holds fewer dead letters.
+    pub fn note_room(&mut self, id: QueueId) {
+        let queue = &self.queues[id];
+        if queue.has_waiting_senders {
+            self.relieved.push(Handle { id, serial: queue.serial });
+        }
     }
 
     /// Note that a queue may have room for senders that wait.
@@ -243,6 +253,25 @@ impl Queues {
         if !queue.is_runnable && !queue.ring.is_empty() && !queue.ready().is_empty() {
             queue.is_runnable = true;
             self.runnable.push_back(id);
+        }
+    }
+
+    /// Note that the first message of a queue waits for memory.
+    pub fn await_memory(&mut self, id: QueueId) {
+        let queue = &mut self.queues[id];
+        if !queue.awaits_memory {
+            queue.awaits_memory = true;
+            self.awaiting_memory.push(Handle { id, serial: queue.serial });
+        }
+    }
+
+    /// Schedule the queues whose first message has waited for memory.
+    pub fn try_awaiting_memory(&mut self) {
+        for handle in std::mem::take(&mut self.awaiting_memory) {
+            if let Some(queue) = self.queue_of(handle) {
+                queue.awaits_memory = false;
+                self.schedule(handle.id);
+            }
         }
     }
 

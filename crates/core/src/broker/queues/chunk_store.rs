@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::broker::ids::MessageId;
-use crate::broker::queues::queue::QueueEntry;
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::slab::SlotId;
 use crate::journal::{Disk, DiskFile};
 

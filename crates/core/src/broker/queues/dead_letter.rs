@@ -30,10 +30,10 @@ use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::confirms::DiskMarks;
 use crate::broker::publishing::further_keys::{BCC, CC, further_keys, may_have_copies, without, without_blind_copies};
 use crate::broker::publishing::publish::Terms;
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::letter::{LETTER_STEPS, Letter, LetterSource, Reason};
 use crate::broker::queues::message_store::StoredMessage;
 use crate::broker::queues::policy::Overflow;
-use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{Published, QueueId};
 
 /// The further cost of a message that is read back from the journal, in steps of a quarter of a microsecond.
@@ -47,13 +47,21 @@ const DEATH_STEPS: usize = 16;
 /// The cost of a queue that a letter is routed to.
 const QUEUE_STEPS: usize = 4;
 
-/// What has become of a letter that was published: what its original waits for.
-#[derive(Debug, Default)]
-struct Sent {
-    /// The marks of streams that have it.
-    marks: DiskMarks,
-    /// The letters that full queues have made of it.
-    further: Vec<Letter>,
+/// What has become of a letter.
+#[derive(Debug)]
+enum Sent {
+    /// It was published, or dropped. Its original waits for the marks of streams that have it, and for the letters that full
+    /// queues have made of it.
+    Done { marks: DiskMarks, further: Vec<Letter> },
+    /// It waits at its source: for room in this queue, or for any queue.
+    Held(Option<Handle<QueueId>>),
+}
+
+impl Sent {
+    /// It was dropped, or put into queues whose log is that of the original.
+    fn done() -> Self {
+        Self::Done { marks: DiskMarks::new(), further: Vec::new() }
+    }
 }
 
 /// Why and where a message was dropped, for the header `x-death`.
@@ -139,7 +147,7 @@ impl Broker {
                 Ok(sent) => self.sent_letter(letter, sent),
                 Err(reason @ AppendError::TooLarge { .. }) => {
                     self.report_lost_letter(&letter, &reason.to_string());
-                    self.sent_letter(letter, Sent::default());
+                    self.sent_letter(letter, Sent::done());
                 }
                 Err(_) => return self.letters.put_back(letter),
             }
@@ -160,8 +168,12 @@ impl Broker {
         LETTER_STEPS + read_back + message.size() / BYTES_PER_STEP
     }
 
-    /// Settle the entry of a letter that was published, as soon as all that it waits for has happened.
-    fn sent_letter(&mut self, letter: Letter, Sent { marks, further }: Sent) {
+    /// Settle the entry of a letter that was published, as soon as all that it waits for has happened, or hold it.
+    fn sent_letter(&mut self, letter: Letter, sent: Sent) {
+        let (marks, further) = match sent {
+            Sent::Held(full) => return self.hold_letter(letter, full),
+            Sent::Done { marks, further } => (marks, further),
+        };
         #[cfg(test)]
         let further = self.forget_some(further);
         if further.is_empty() {
@@ -194,10 +206,6 @@ impl Broker {
         }
     }
 
-    fn are_reached(&self, marks: &DiskMarks) -> bool {
-        marks.iter().all(|mark| self.is_reached(*mark))
-    }
-
     /// Settle the entries of letters that streams have on disk now.
     pub(crate) fn finish_synced_letters(&mut self) {
         while self.letters.first_unsynced().is_some_and(|marks| self.are_reached(marks))
@@ -218,7 +226,7 @@ impl Broker {
             && let Err(reason) = self.messages.load(message, &self.durability)
         {
             self.report_lost_letter(letter, &reason);
-            return Ok(Sent::default());
+            return Ok(Sent::done());
         }
         let parts = self.messages.parts(message);
         let source = &*letter.source;
@@ -244,15 +252,21 @@ impl Broker {
         }
         self.metrics.count_reading(self.publishing.reading());
         self.letters.spend(deaths.len() * DEATH_STEPS + routed.len() * QUEUE_STEPS);
+        let (route, size) = (route_of([to, routing_key]), properties.as_bytes().len() + body.len());
+        let (is_routed, is_certain) = (!routed.is_empty(), self.is_certain(letter));
         self.drop_cycles(&mut routed, &deaths);
+        let full = if is_certain { self.first_full(&routed, route.len() + size) } else { None };
+        if is_certain && (full.is_some() || !is_routed) {
+            return Ok(Sent::Held(full));
+        }
         if routed.len() > 1 && self.is_very_crowded() {
             return Err(AppendError::Busy);
         }
         if routed.is_empty() {
             self.metrics.letters_unroutable += 1;
-            return Ok(Sent::default());
+            return Ok(Sent::done());
         }
-        let (route, body) = (route_of([to, routing_key]), parts.body.to_vec());
+        let body = parts.body.to_vec();
         let parts = Parts { route: &route, properties: properties.as_bytes(), body: &body };
         self.put_letter(&parts, properties.is_persistent(), &mut routed)
     }
@@ -286,7 +300,7 @@ impl Broker {
         let further = self.refused_letters(parts, &refusing);
         let terms = Terms { is_persistent, may_have_copies, is_addressed: false, time_to_live_ms };
         self.put_into_queues(Arrived::Borrowed(*parts), saved, routed, terms);
-        Ok(Sent { marks, further })
+        Ok(Sent::Done { marks, further })
     }
 
     fn report_lost_letter(&mut self, letter: &Letter, reason: &str) {

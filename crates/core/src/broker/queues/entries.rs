@@ -6,11 +6,29 @@
 
 use std::collections::VecDeque;
 
+use crate::broker::clock::Micros;
+use crate::broker::ids::MessageId;
 use crate::broker::queues::chunk_store::{CHUNK_ENTRIES, ChunkStore, SpillError, SpilledChunk};
-use crate::broker::queues::queue::QueueEntry;
 
 /// The entries of an empty queue whose room is kept. More is freed, so that a burst leaves no memory behind.
 const KEPT_ENTRIES: usize = 64;
+
+/// A message in a queue: 24 bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueueEntry {
+    /// The position in the queue: ascending, and never given to another entry. In a stream, the offset of the message.
+    pub position: u64,
+    pub expires: Micros,
+    pub message: MessageId,
+    /// Whether the entry was delivered before, or may have been before the broker stopped.
+    pub redelivered: bool,
+}
+
+impl QueueEntry {
+    pub fn new(position: u64, message: MessageId, expires: Micros) -> Self {
+        Self { position, expires, message, redelivered: false }
+    }
+}
 
 /// A chunk between the first and the last.
 #[derive(Debug)]
@@ -285,7 +303,6 @@ mod tests {
 
     use super::*;
     use crate::broker::clock::NEVER;
-    use crate::broker::ids::MessageId;
     use crate::broker::slab::SlotId;
     use crate::journal::{Disk, SimulatedDisk};
     use crate::testing::{Random, fewer};

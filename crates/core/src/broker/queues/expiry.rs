@@ -20,8 +20,12 @@ pub(crate) const LETTERS_AGAIN_US: Micros = 100_000;
 
 impl Broker {
     /// Drop entries from the head of a queue whose time has run out, as far as the turn goes. Returns whether the head may
-    /// be delivered.
+    /// be delivered: not while the queue holds too many dead letters.
     pub(crate) fn expire_head(&mut self, queue: QueueId) -> bool {
+        if self.queues[queue].held.are_too_many() {
+            self.queues.put_off(queue, self.clock.now() + LETTERS_AGAIN_US);
+            return false;
+        }
         while let Some(front) = self.queues[queue].front()
             && front.expires <= self.clock.now()
         {

@@ -14,8 +14,8 @@ use hashbrown::HashMap;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{Handle, OriginId};
 use crate::broker::publishing::confirms::DiskMarks;
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::policy::DeadLetters;
-use crate::broker::queues::queue::QueueEntry;
 use crate::broker::slab::Slab;
 use crate::broker::topology::{QueueId, VhostId};
 
@@ -89,6 +89,10 @@ pub(crate) struct Letters {
     unsynced: VecDeque<(DiskMarks, Letter)>,
     /// Letters that wait for others that came of them.
     origins: Slab<OriginId, Origin>,
+    /// The queues that hold letters, in the order in which they are looked at.
+    holding: VecDeque<Handle<QueueId>>,
+    /// The number of letters that queues hold.
+    held: usize,
     /// The number of all of them, for each definition of a queue that they come from.
     by_definition: HashMap<DefinitionId, u32>,
     /// Whether the first letter waits for room on the disk.
@@ -171,6 +175,42 @@ impl Letters {
         self.is_stalled = true;
     }
 
+    /// Note that a queue holds a further letter, and whether it is the first.
+    pub fn note_held(&mut self, queue: Handle<QueueId>, is_first: bool) {
+        self.held += 1;
+        if is_first {
+            self.holding.push_back(queue);
+        }
+    }
+
+    /// Let a letter that was held be published behind those that wait.
+    pub fn release_held(&mut self, letter: Letter) {
+        self.held -= 1;
+        self.try_again(letter);
+    }
+
+    /// Let a letter that was taken be published behind those that wait.
+    pub fn try_again(&mut self, letter: Letter) {
+        self.waiting.push_back(letter);
+    }
+
+    /// The number of queues that hold letters, and of some that are gone.
+    pub fn holding_count(&self) -> usize {
+        self.holding.len()
+    }
+
+    /// Take the next queue to look at that holds letters.
+    pub fn next_holding(&mut self) -> Option<Handle<QueueId>> {
+        self.holding.pop_front()
+    }
+
+    /// Note that a queue was looked at, and whether it still holds letters.
+    pub fn note_looked(&mut self, queue: Handle<QueueId>, holds: bool) {
+        if holds {
+            self.holding.push_back(queue);
+        }
+    }
+
     /// Whether letters wait to be published.
     pub fn are_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -234,17 +274,23 @@ impl Letters {
 
     /// The number of letters on their way.
     pub fn len(&self) -> usize {
-        self.waiting.len() + self.unsynced.len() + self.origins.len()
+        self.waiting.len() + self.unsynced.len() + self.origins.len() + self.held
     }
 
-    /// The memory that they take besides their messages.
+    /// The number of letters that queues hold.
+    pub fn held_count(&self) -> usize {
+        self.held
+    }
+
+    /// The memory that they take besides their messages, except of those that queues hold.
     pub fn size_bytes(&self) -> u64 {
         let waiting = self.waiting.capacity() * size_of::<Letter>();
         let unsynced = self.unsynced.capacity() * size_of::<(DiskMarks, Letter)>();
-        (waiting + unsynced + self.origins.size_bytes()) as u64
+        let holding = self.holding.capacity() * size_of::<Handle<QueueId>>();
+        (waiting + unsynced + self.origins.size_bytes() + holding) as u64
     }
 
-    /// Every letter on its way.
+    /// Every letter on its way that no queue holds.
     pub fn iter(&self) -> impl Iterator<Item = &Letter> {
         let unsynced = self.unsynced.iter().map(|(_, letter)| letter);
         self.waiting.iter().chain(unsynced).chain(self.origins.iter().map(|(_, origin)| &origin.letter))

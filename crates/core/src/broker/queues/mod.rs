@@ -5,6 +5,8 @@ pub(crate) mod chunk_store;
 pub(crate) mod dead_letter;
 pub(crate) mod entries;
 pub(crate) mod expiry;
+pub(crate) mod held_letters;
+pub(crate) mod hold_letters;
 pub(crate) mod letter;
 pub(crate) mod message_store;
 pub(crate) mod policy;

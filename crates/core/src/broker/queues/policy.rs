@@ -78,6 +78,8 @@ pub(crate) struct DeadLetters {
     pub exchange: Box<str>,
     /// `x-dead-letter-routing-key`; none keeps the message's own.
     pub routing_key: Option<Box<str>>,
+    /// Whether a letter that no queue takes is kept: `x-dead-letter-strategy` is `at-least-once`.
+    pub is_certain: bool,
 }
 
 /// Arguments that other brokers know and this one does not offer.
@@ -162,6 +164,19 @@ impl Policy {
         }
     }
 
+    /// Check that what a client asks for can be done together. What was declared before is not checked again.
+    ///
+    /// # Errors
+    /// The argument that asks for too much.
+    pub fn check_together(&self) -> Result<(), Refusal<'static>> {
+        let is_certain = self.dead_letters.as_ref().is_some_and(|letters| letters.is_certain);
+        if is_certain && self.is_bounded() && self.overflow == Overflow::DropHead {
+            let reason = "at-least-once needs an x-overflow that drops nothing, such as reject-publish, with a maximum";
+            return Err(("x-dead-letter-strategy", reason.to_owned()));
+        }
+        Ok(())
+    }
+
     fn set(&mut self, name: &str, value: RawValue<'_>) -> Result<(), String> {
         match name {
             "x-queue-type" => self.kind = kind(value)?,
@@ -171,7 +186,6 @@ impl Policy {
             "x-consumer-timeout" => self.consumer_timeout_ms = Some(milliseconds(value, 1)?),
             "x-message-ttl" => self.message_ttl_ms = Some(milliseconds(value, 0)?),
             "x-expires" => self.expires_ms = Some(milliseconds(value, 1)?),
-            "x-dead-letter-strategy" => check_strategy(value)?,
             "x-max-age" => self.age_max_s = Some(age_s(value)?),
             "x-stream-max-segment-size-bytes" => self.segment_bytes = Some(count(value)?.max(1)),
             _ if REFUSED.contains(&name) => return Err("not offered by this broker".to_owned()),
@@ -235,8 +249,10 @@ fn dead_letters(arguments: RawTable<'_>) -> Result<Option<DeadLetters>, Refusal<
             _ => Err((name, "expected a string of at most 255 bytes".to_owned())),
         },
     };
+    let strategy = arguments.get("x-dead-letter-strategy").map_or(Ok(false), is_certain);
+    let is_certain = strategy.map_err(|reason| ("x-dead-letter-strategy", reason))?;
     match (text("x-dead-letter-exchange")?, text("x-dead-letter-routing-key")?) {
-        (Some(exchange), routing_key) => Ok(Some(DeadLetters { exchange, routing_key })),
+        (Some(exchange), routing_key) => Ok(Some(DeadLetters { exchange, routing_key, is_certain })),
         (None, None) => Ok(None),
         (None, Some(_)) => Err(("x-dead-letter-routing-key", "needs x-dead-letter-exchange".to_owned())),
     }
@@ -263,10 +279,11 @@ fn overflow(value: RawValue<'_>) -> Result<Overflow, String> {
     }
 }
 
-/// Check how dead letters are to be kept: a letter is always recorded before its original is settled, whatever it says.
-fn check_strategy(value: RawValue<'_>) -> Result<(), String> {
+/// Whether a dead letter that no queue takes is kept. In any case it is recorded before its original is settled.
+fn is_certain(value: RawValue<'_>) -> Result<bool, String> {
     match value.as_str() {
-        Some("at-most-once" | "at-least-once") => Ok(()),
+        Some("at-most-once") => Ok(false),
+        Some("at-least-once") => Ok(true),
         Some(other) => Err(format!("'{other}' is none of at-most-once, at-least-once")),
         None => Err("expected a string".to_owned()),
     }
@@ -358,6 +375,10 @@ mod tests {
             "-1 is not between 0 and 315360000000 milliseconds"
         );
         assert_eq!(refused(&[("x-expires", FieldValue::I32(0))]).0, "x-expires");
+        assert_eq!(
+            refused(&[("x-dead-letter-strategy", text("perhaps"))]).1,
+            "'perhaps' is none of at-most-once, at-least-once"
+        );
         assert_eq!(refused(&[("x-max-length", text("5"))]).1, "expected an integer");
         assert_eq!(refused(&[("x-queue-type", text("lazy"))]).0, "x-queue-type");
         assert_eq!(refused(&[("x-max-age", text("7D"))]).1, "only a stream has it");

@@ -10,26 +10,10 @@ use crate::broker::consumers::consumer::Ring;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ConsumerSlot, MessageId};
 use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
-use crate::broker::queues::entries::Entries;
+use crate::broker::queues::entries::{Entries, QueueEntry};
+use crate::broker::queues::held_letters::HeldLetters;
 use crate::broker::queues::policy::{Overflow, Policy};
 use crate::broker::streams::stream::Stream;
-
-/// A message in a queue: 24 bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct QueueEntry {
-    /// The position in the queue: ascending, and never given to another entry. In a stream, the offset of the message.
-    pub position: u64,
-    pub expires: Micros,
-    pub message: MessageId,
-    /// Whether the entry was delivered before, or may have been before the broker stopped.
-    pub redelivered: bool,
-}
-
-impl QueueEntry {
-    pub fn new(position: u64, message: MessageId, expires: Micros) -> Self {
-        Self { position, expires, message, redelivered: false }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -58,6 +42,10 @@ pub(crate) struct Queue {
     pub is_spillable: bool,
     /// Whether senders wait until it has room.
     pub has_waiting_senders: bool,
+    /// Whether its first message is large, and waits for memory to be delivered.
+    pub awaits_memory: bool,
+    /// Dead letters of this queue that no queue takes.
+    pub held: HeldLetters,
     ready: Entries,
     ready_bytes: u64,
     /// The number of ready entries that can expire.
@@ -83,6 +71,8 @@ impl Queue {
             published: 0,
             is_spillable: false,
             has_waiting_senders: false,
+            awaits_memory: false,
+            held: HeldLetters::default(),
             ready: Entries::default(),
             ready_bytes: 0,
             expiring: 0,
@@ -217,7 +207,13 @@ impl Queue {
     }
 
     fn has_no_room(&self, size: usize) -> bool {
-        self.policy.is_over(self.ready.len() as u64 + 1, self.ready_bytes + size as u64)
+        self.has_no_room_for(1, size as u64)
+    }
+
+    /// Whether `count` more messages of `bytes` would not fit. Dead letters that the queue holds take room.
+    pub fn has_no_room_for(&self, count: u64, bytes: u64) -> bool {
+        let (held, held_bytes) = (self.held.len() as u64, self.held.size_bytes());
+        self.policy.is_over(self.ready.len() as u64 + held + count, self.ready_bytes + held_bytes + bytes)
     }
 
     /// The time at which a message that is put here `now` expires: after its own time to live or the queue's, whichever

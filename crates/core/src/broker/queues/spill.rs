@@ -12,8 +12,8 @@ use crate::broker::durable::DefinitionId;
 use crate::broker::ids::MessageId;
 use crate::broker::management::event::Event;
 use crate::broker::queues::all_queues::Unreachable;
+use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::message_store::{Kept, MessageStore};
-use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
 /// The number of older messages that leave memory per new one: more than one, so that they are soon gone.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::amqp::Method;
 use crate::amqp::method::{BasicGet, ChannelOpen};
 use crate::broker::durable::DurableOptions;
-use crate::broker::tests::client::{EPOCH_US, Easy, ReceivedMethod, TestBroker};
+use crate::broker::tests::client::{EPOCH_US, Easy, ReceivedMethod, TestBroker, closed};
 use crate::broker::tests::invariants::violation;
 use crate::broker::{Broker, BrokerOptions, ConnectionId, Flow, Login, Storage};
 use crate::journal::{Committer, Dice, SimulatedDisk};
@@ -68,8 +68,8 @@ pub fn run(seed: u64, faults: Faults) -> Result<Outcome, String> {
 }
 
 fn open(disk: &SimulatedDisk, dice: &mut Dice, faults: Faults, now: u64) -> Result<TestBroker, String> {
-    // Sometimes little memory, so that messages have to leave it.
-    let memory_bytes_max = if dice.once_in(2) { 80_000 } else { 1 << 30 };
+    // Sometimes little memory, so that messages have to leave it; enough to declare everything again after a crash.
+    let memory_bytes_max = if dice.once_in(2) { 120_000 } else { 1 << 30 };
     let output_bytes_max = 2_000 + dice.below(20_000) as usize;
     // Short turns, so that what a client sends is done in several.
     let turn_budget = 20 + dice.below(200) as u32;
@@ -102,7 +102,7 @@ impl Simulation {
         }
         let declared = self.all_seen(id);
         self.world.broker.disconnect(id, self.world.now);
-        match declared.iter().find(|seen| matches!(seen.method(), Method::ChannelClose(_))) {
+        match closed(&declared) {
             None if declared.len() == count => Ok(()),
             refusal => Err(format!("{} of {count} were declared: {refusal:?}", declared.len())),
         }
@@ -110,19 +110,18 @@ impl Simulation {
 
     /// Everything that the broker writes for a connection until it has nothing more to do.
     fn all_seen(&mut self, id: ConnectionId) -> Vec<ReceivedMethod> {
-        let mut seen = Vec::new();
-        loop {
+        let (mut seen, mut quiet) = (Vec::new(), 0);
+        // A stream is declared when its files are there, which takes a commit of its own.
+        while quiet < 2 {
             while self.world.broker.has_work() {
                 self.world.broker.work(self.world.now);
             }
             self.world.commit();
             let more = self.world.seen(id);
-            // A stream is declared when its files are there, which takes a commit of its own.
-            if more.is_empty() && !self.world.broker.has_work() {
-                return seen;
-            }
+            quiet = if more.is_empty() && !self.world.broker.has_work() { quiet + 1 } else { 0 };
             seen.extend(more);
         }
+        seen
     }
 
     /// Make the queues with an address: later they are recovered, however little memory there is.

@@ -4,6 +4,7 @@ use super::client::{EPOCH_US, Easy, PERSISTENT, TestBroker, bodies, closed, name
 use crate::amqp::method::{BasicGet, BasicNack, ExchangeBind, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete};
 use crate::amqp::{FieldValue, Method, PropertyFields};
 use crate::broker::durable::DurableOptions;
+use crate::broker::queues::held_letters::HELD_MAX;
 use crate::broker::simulation::Faults;
 use crate::broker::{BrokerOptions, ConnectionId};
 use crate::journal::{Dice, SimulatedDisk};
@@ -511,4 +512,169 @@ fn letters_to_many_queues_are_divided_over_many_calls() {
     }
     assert_eq!(before, LETTERS, "all of them arrive");
     assert!(most * QUEUES <= 10_000, "{most} letters to {QUEUES} queues in one call");
+}
+
+/// A queue `work` with further arguments whose dead letters go to the queue `dead`, and may not be dropped.
+fn declare_certain(world: &mut TestBroker, id: ConnectionId, further: &[(&str, FieldValue)]) {
+    let mut arguments = vec![
+        ("x-dead-letter-exchange", text("")),
+        ("x-dead-letter-routing-key", text("dead")),
+        ("x-dead-letter-strategy", text("at-least-once")),
+    ];
+    arguments.extend_from_slice(further);
+    let arguments = table(&arguments);
+    world.send(id, 1, QueueDeclare { queue: "work", durable: true, arguments, ..Default::default() });
+}
+
+/// A queue `dead` that refuses all but one message.
+fn declare_small(world: &mut TestBroker, id: ConnectionId) {
+    let arguments = table(&[("x-max-length", FieldValue::I32(1)), ("x-overflow", text("reject-publish"))]);
+    world.send(id, 1, QueueDeclare { queue: "dead", durable: true, arguments, ..Default::default() });
+}
+
+/// Publish messages with these bodies to `work`, and reject them.
+fn reject(world: &mut TestBroker, id: ConnectionId, bodies: &[&str]) {
+    for body in bodies {
+        world.broker.receive(id, &published("", "work", &PERSISTENT, body.as_bytes()), world.now);
+        world.ask(id, 1, BasicGet { queue: "work", ..Default::default() });
+    }
+    world.send(id, 1, BasicNack { delivery_tag: 0, multiple: true, requeue: false });
+    if !world.broker.durability.is_on() {
+        return;
+    }
+    (0..3).for_each(|_| world.commit());
+}
+
+fn tick(world: &mut TestBroker) {
+    world.now += 100_000;
+    world.broker.tick(world.now, EPOCH_US + world.now as i64);
+    while world.broker.has_work() {
+        world.broker.work(world.now);
+    }
+}
+
+fn take(world: &mut TestBroker, id: ConnectionId, queue: &'static str) -> Option<String> {
+    bodies(&world.ask(id, 1, BasicGet { queue, no_ack: true, ..Default::default() })).pop()
+}
+
+#[test]
+fn letters_that_may_not_be_dropped_wait_until_their_queue_has_room() {
+    let disk = SimulatedDisk::new();
+    let mut world = opened(&disk, 1 << 30, Faults::default());
+    let id = world.connect();
+    declare_certain(&mut world, id, &[]);
+    declare_small(&mut world, id);
+    world.commit();
+    reject(&mut world, id, &["1", "2", "3"]);
+    tick(&mut world);
+    assert_eq!((world.broker.metrics().letters, world.broker.metrics().letters_waiting), (1, 2));
+    let mut found = Vec::new();
+    for _ in 0..3 {
+        found.extend(take(&mut world, id, "dead"));
+        tick(&mut world);
+    }
+    assert_eq!(found, ["1", "2", "3"]);
+    assert_eq!((world.broker.metrics().letters_waiting, world.broker.metrics().messages), (0, 0));
+}
+
+#[test]
+fn a_crash_leaves_letters_that_wait_for_room_at_their_source() {
+    let disk = SimulatedDisk::new();
+    let mut world = opened(&disk, 1 << 30, Faults::default());
+    let id = world.connect();
+    declare_certain(&mut world, id, &[]);
+    declare_small(&mut world, id);
+    world.commit();
+    reject(&mut world, id, &["1", "2", "3"]);
+    drop(world);
+    disk.power_cut(&mut Dice::new(7));
+    let mut world = opened(&disk, 1 << 30, Faults::default());
+    let id = world.connect();
+    assert_eq!(take(&mut world, id, "dead").as_deref(), Some("1"));
+    let left = [take(&mut world, id, "work"), take(&mut world, id, "work"), take(&mut world, id, "work")];
+    assert_eq!(left, [Some("2".to_owned()), Some("3".to_owned()), None]);
+}
+
+#[test]
+fn letters_that_may_not_be_dropped_wait_until_they_are_routed_to_a_queue() {
+    let mut world = TestBroker::default();
+    let id = world.connect();
+    declare_certain(&mut world, id, &[]);
+    reject(&mut world, id, &["1", "2"]);
+    tick(&mut world);
+    assert_eq!((world.broker.metrics().letters_unroutable, world.broker.metrics().letters_waiting), (0, 2));
+    world.declare(id, "dead");
+    tick(&mut world);
+    let found = [take(&mut world, id, "dead"), take(&mut world, id, "dead")];
+    assert_eq!(found, [Some("1".to_owned()), Some("2".to_owned())]);
+}
+
+#[test]
+fn letters_that_wait_take_room_at_their_source() {
+    let mut world = TestBroker::default();
+    let id = world.connect();
+    declare_certain(&mut world, id, &[("x-max-length", FieldValue::I32(2)), ("x-overflow", text("reject-publish"))]);
+    reject(&mut world, id, &["1", "2"]);
+    world.seen(id);
+    world.confirm_select(id);
+    world.publish(id, "", "work", b"3");
+    assert_eq!(names(&world.seen(id)), ["basic.nack"]);
+    world.declare(id, "dead");
+    tick(&mut world);
+    world.publish(id, "", "work", b"4");
+    assert_eq!(names(&world.seen(id)), ["basic.ack"]);
+}
+
+#[test]
+fn letters_that_wait_go_with_their_source() {
+    let disk = SimulatedDisk::new();
+    let mut world = opened(&disk, 1 << 30, Faults::default());
+    let id = world.connect();
+    declare_certain(&mut world, id, &[]);
+    world.commit();
+    reject(&mut world, id, &["1", "2"]);
+    world.send(id, 1, QueueDelete { queue: "work", ..Default::default() });
+    (0..3).for_each(|_| world.commit());
+    assert_eq!(names(&world.seen(id)).last(), Some(&"queue.delete-ok"));
+    let metrics = world.broker.metrics();
+    assert_eq!((metrics.letters_waiting, metrics.messages, metrics.letters_unroutable), (0, 0, 2));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too many messages for miri")]
+fn a_queue_whose_letters_wait_makes_no_further_ones_beyond_a_maximum() {
+    const FURTHER: usize = 2 * HELD_MAX;
+    let mut world = TestBroker::default();
+    let id = world.connect();
+    declare_certain(&mut world, id, &[("x-message-ttl", FieldValue::I32(10_000))]);
+    (0..HELD_MAX + FURTHER).for_each(|_| world.publish(id, "", "work", b"x"));
+    world.now = 10_000_000;
+    (0..5).for_each(|_| tick(&mut world));
+    let waiting = world.broker.metrics().letters_waiting as usize;
+    assert!((HELD_MAX..2 * HELD_MAX).contains(&waiting), "{waiting} letters wait");
+    assert_eq!(world.broker.metrics().messages_ready as usize, HELD_MAX + FURTHER - waiting);
+    assert_eq!(take(&mut world, id, "work"), None, "its time is up");
+    world.declare(id, "dead");
+    (0..60).for_each(|_| tick(&mut world));
+    let metrics = world.broker.metrics();
+    assert_eq!((metrics.letters_waiting, metrics.letters as usize), (0, HELD_MAX + FURTHER));
+}
+
+#[test]
+fn letters_may_not_be_dropped_only_where_the_maximum_drops_nothing() {
+    let maximum = || ("x-max-length", FieldValue::I32(2));
+    for (further, expected) in [
+        (vec![maximum()], Some(406)),
+        (vec![maximum(), ("x-overflow", text("drop-head"))], Some(406)),
+        (vec![maximum(), ("x-overflow", text("reject-publish"))], None),
+        (vec![maximum(), ("x-overflow", text("block"))], None),
+        (vec![], None),
+    ] {
+        let mut world = TestBroker::default();
+        let id = world.connect();
+        declare_certain(&mut world, id, &further);
+        let refused = closed(&world.seen(id));
+        assert_eq!(refused.as_ref().map(|(_, code, _)| *code), expected, "{further:?}");
+        assert!(refused.is_none_or(|(_, _, text)| text.contains("at-least-once needs an x-overflow")));
+    }
 }

@@ -2,12 +2,13 @@
 
 use super::client::{TestBroker, bodies, names, published};
 use crate::amqp::method::{
-    BasicAck, BasicCancel, BasicGet, BasicNack, BasicPublish, BasicQos, BasicRecover, BasicReject, ChannelOpen,
-    QueueDeclare, QueueDelete, QueuePurge,
+    BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish, BasicQos, BasicRecover, BasicReject,
+    ChannelClose, ChannelOpen, QueueDeclare, QueueDelete, QueuePurge,
 };
 use crate::amqp::{Method, PropertyFields};
-use crate::broker::{BrokerOptions, Flow, Login};
-use crate::testing::{fewer, or_few};
+use crate::broker::{BrokerOptions, ConnectionId, Flow, Login};
+use crate::testing::{Random, fewer, or_few};
+use std::collections::BTreeSet;
 
 fn qos(prefetch_count: u16, global: bool) -> BasicQos {
     BasicQos { prefetch_size: 0, prefetch_count, global }
@@ -44,6 +45,51 @@ fn qos_is_for_later_consumers_or_for_the_whole_channel_as_the_client_takes_it() 
         let mut seen = world.seen(id);
         seen.extend(world.ask(id, 1, qos(3, false)));
         assert_eq!(bodies(&seen), expected);
+    }
+}
+
+/// A connection with the channels 1 and 2 open.
+fn with_two_channels(world: &mut TestBroker) -> ConnectionId {
+    let id = world.connect();
+    world.ask(id, 2, ChannelOpen::default());
+    id
+}
+
+#[test]
+fn a_tag_is_that_of_one_consumer_of_its_channel_until_it_is_gone() {
+    const TAGS: [&str; 4] = ["a", "b", "ab", "c"];
+    let (mut random, mut world) = (Random(11), TestBroker::default());
+    let mut id = with_two_channels(&mut world);
+    world.declare(id, "work");
+    world.declare(id, "other");
+    let mut tags = BTreeSet::new();
+    for _ in 0..fewer(2_000) {
+        let (channel, consumer_tag) = (1 + random.below(2) as u16, TAGS[random.below(4)]);
+        let queue = ["work", "other"][random.below(2)];
+        match random.below(20) {
+            0 => {
+                world.ask(id, channel, ChannelClose::default());
+                world.ask(id, channel, ChannelOpen::default());
+                tags.retain(|(of, _)| *of != channel);
+            }
+            1..10 => {
+                let seen = names(&world.ask(id, channel, BasicCancel { consumer_tag, no_wait: false }));
+                assert_eq!(seen, ["basic.cancel-ok"]);
+                tags.remove(&(channel, consumer_tag));
+            }
+            _ => {
+                let seen = names(&world.ask(id, channel, BasicConsume { queue, consumer_tag, ..Default::default() }));
+                if tags.insert((channel, consumer_tag)) {
+                    assert_eq!(seen, ["basic.consume-ok"]);
+                } else {
+                    assert_eq!(seen, ["connection.close"]);
+                    world.broker.disconnect(id, 0);
+                    id = with_two_channels(&mut world);
+                    tags.clear();
+                }
+            }
+        }
+        assert_eq!(world.broker.metrics().consumers as usize, tags.len());
     }
 }
 

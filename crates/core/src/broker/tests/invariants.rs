@@ -57,7 +57,7 @@ fn references(broker: &Broker) -> Result<(), String> {
     let out = out.chain(broker.clients.orphans().map(|it| it.entry));
     let out =
         out.chain(broker.publishing.commit().into_iter().flat_map(|commit| commit.deliveries()).map(|it| it.entry));
-    let letters = broker.letters.iter().map(|letter| letter.entry);
+    let letters = broker.all_letters().map(|letter| letter.entry);
     for entry in ready.chain(unreachable).chain(letters).chain(out.filter(|entry| entry.message != MessageId::NONE)) {
         *counted.entry(entry.message).or_default() += 1;
     }
@@ -161,6 +161,11 @@ fn channels(broker: &Broker) -> Result<(), String> {
                 return Err(format!("connection {number:?} has a channel that is not its own"));
             }
         }
+        let channels = connection.channels.iter().map(|(_, slot)| &broker.clients[*slot]);
+        let held: usize = channels.flat_map(|channel| &channel.held).map(|(_, bytes)| bytes.len()).sum();
+        if held != connection.held_answer_bytes {
+            return Err(format!("connection {number:?} holds answers of {held} bytes, and counts others"));
+        }
         let rests = broker.turn.is_waiting(Handle { id: number, serial: connection.serial });
         if connection.is_resting != rests {
             return Err(format!("connection {number:?} waits for a turn that does not come"));
@@ -188,7 +193,7 @@ fn memory(broker: &Broker) -> Result<(), String> {
         return Err(format!("entries take {entries} bytes, and {} are counted", memory.entries));
     }
     let of_channels: usize = broker.clients.channels().map(|(_, channel)| channel.unacknowledged.iter().count()).sum();
-    let deliveries = of_channels + broker.clients.orphans().count();
+    let deliveries = of_channels + broker.clients.orphans_waiting();
     if deliveries != broker.clients.delivery_room().waiting() {
         let counted = broker.clients.delivery_room().waiting();
         return Err(format!("{deliveries} deliveries are out, and {counted} are counted"));
@@ -204,6 +209,8 @@ fn memory(broker: &Broker) -> Result<(), String> {
 fn work(broker: &Broker) -> Result<(), String> {
     for (number, queue) in broker.queues.iter() {
         if !queue.is_runnable
+            && !queue.held.are_too_many()
+            && !queue.awaits_memory
             && let Some(consumer) = queue.consumers.iter().find(|consumer| broker.can_take(**consumer))
             && queue.front().is_some_and(|front| front.expires > broker.clock.now())
         {

@@ -45,6 +45,45 @@ fn publish_until_blocked(world: &mut TestBroker, id: ConnectionId, count: u32) -
     count
 }
 
+/// Let a large message be delivered to many consumers that wait, each on a connection of its own, or be fetched by as many
+/// with basic.get. Returns the most memory that was in use, and the number of rounds of reading until all had it.
+fn large_to_many(is_fetched: bool) -> (u64, usize) {
+    const COUNT: usize = 60;
+    let mut world = TestBroker::new(BrokerOptions { memory_bytes_max: 64 * MEBIBYTE, ..BrokerOptions::default() });
+    let id = world.connect();
+    let queues = fan_out(&mut world, id, COUNT);
+    let readers: Vec<ConnectionId> = queues.iter().map(|_| world.connect()).collect();
+    if !is_fetched {
+        readers.iter().zip(&queues).for_each(|(reader, queue)| drop(world.consume(*reader, queue, "large", true)));
+    }
+    world.publish(id, "amq.fanout", "", &vec![7; 4 << 20]);
+    if is_fetched {
+        let get = |queue| BasicGet { queue, no_ack: true, ..Default::default() };
+        readers.iter().zip(&queues).for_each(|(reader, queue)| world.send(*reader, 1, get(queue)));
+    }
+    let (mut most, mut count, mut rounds) = (0, 0, 0);
+    while count < COUNT && rounds < COUNT {
+        rest(&mut world);
+        most = most.max(world.broker.memory().total());
+        count += readers.iter().map(|reader| world.seen(*reader).len()).sum::<usize>();
+        rounds += 1;
+        world.now += 100_000;
+        world.broker.tick(world.now, 0);
+    }
+    assert_eq!((count, world.broker.metrics().messages), (COUNT, 0), "all have it");
+    (most, rounds)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_large_message_to_many_is_copied_as_memory_allows() {
+    for is_fetched in [false, true] {
+        let (most, rounds) = large_to_many(is_fetched);
+        assert!((32 * MEBIBYTE..=65 * MEBIBYTE).contains(&most), "{most} bytes are in use");
+        assert!((4..20).contains(&rounds), "{rounds} rounds");
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn entries_that_nobody_reads_wait_on_disk() {
@@ -212,6 +251,7 @@ fn definitions_are_refused_when_they_take_half_of_the_memory() {
     let options = BrokerOptions { memory_bytes_max: MEBIBYTE, ..BrokerOptions::default() };
     let mut world = TestBroker::new(options);
     let id = world.connect();
+    let bind = |queue| QueueBind { queue, exchange: "amq.fanout", ..Default::default() };
     let mut made = 0;
     let refused = loop {
         let queue = &*Box::leak(format!("q{made}").into_boxed_str());
@@ -220,11 +260,15 @@ fn definitions_are_refused_when_they_take_half_of_the_memory() {
             Some((_, code, text)) => break (code, text.contains("low on memory")),
             None => made += 1,
         }
+        if made == 1 {
+            assert_eq!(names(&world.ask(id, 1, bind("q0"))), ["queue.bind-ok"]);
+        }
         assert!(made < 5_000, "{:?}", world.broker.memory());
     };
     assert_eq!((refused, made > 100), ((506, true), true), "after {made}");
     let id = world.connect();
     assert!(closed(&world.ask(id, 1, QueueDeclare { queue: "q0", ..Default::default() })).is_none(), "it is there");
+    assert_eq!(names(&world.ask(id, 1, bind("q0"))), ["queue.bind-ok"], "so is its binding");
     world.publish(id, "", "q0", b"x");
     assert!(world.broker.wants_input(id), "there is room for messages");
 }

@@ -177,10 +177,22 @@ fn what_a_consumer_keeps_unacknowledged_stops_its_publisher_in_the_end() {
     assert!(count > 1 && names(&world.seen(id)).contains(&"connection.blocked"), "{count}");
 }
 
-#[test]
-fn what_expires_waits_in_its_queue_while_too_many_dead_letters_wait() {
+/// Let a second pass in ten ticks.
+fn ten_ticks(world: &mut TestBroker) {
+    for _ in 0..10 {
+        world.now += 100_000;
+        world.broker.tick(world.now, 0);
+        while world.broker.has_work() {
+            world.broker.work(world.now);
+        }
+    }
+}
+
+/// Twice as many messages as letters may wait, in each of the queues `left` and `right`, which expire at once. Letters wait
+/// for memory.
+fn with_many_that_expire() -> (TestBroker, u64) {
     let (mut world, count) = (TestBroker::new(BrokerOptions::default()), CONGESTED_LETTERS * 2);
-    let (id, reader) = (world.connect(), world.connect());
+    let id = world.connect();
     world.declare(id, "dead");
     for queue in ["left", "right"] {
         let further = [("x-dead-letter-exchange", text("")), ("x-dead-letter-routing-key", text("dead"))];
@@ -190,26 +202,40 @@ fn what_expires_waits_in_its_queue_while_too_many_dead_letters_wait() {
             world.publish(id, "", queue, b"x");
         }
     }
-    world.broker.note_process_memory(1 << 50); // so that letters wait
+    world.broker.note_process_memory(1 << 50);
+    (world, 2 * count as u64)
+}
+
+#[test]
+fn what_expires_waits_in_its_queue_while_too_many_dead_letters_wait() {
+    let (mut world, count) = with_many_that_expire();
     let mut most = 0;
-    for tick in 1..100 {
-        world.broker.tick(tick * 100_000, 0);
-        while world.broker.has_work() {
-            world.broker.work(tick * 100_000);
-        }
+    for _ in 0..10 {
+        ten_ticks(&mut world);
         most = most.max(world.broker.metrics().letters_waiting);
     }
     assert!((CONGESTED_LETTERS as u64..CONGESTED_LETTERS as u64 + 10_000).contains(&most), "{most} letters");
+    let reader = world.connect();
     world.consume(reader, "left", "tag", true);
     assert_eq!(names(&world.seen(reader)), [""; 0], "nobody gets what has expired");
     world.broker.note_process_memory(0);
-    for tick in 100..200 {
-        world.broker.tick(tick * 100_000, 0);
-        while world.broker.has_work() {
-            world.broker.work(tick * 100_000);
-        }
-    }
-    assert_eq!(world.broker.metrics().letters, 2 * count as u64);
+    (0..10).for_each(|_| ten_ticks(&mut world));
+    assert_eq!(world.broker.metrics().letters, count);
+}
+
+#[test]
+fn a_get_takes_no_turns_while_too_many_dead_letters_wait() {
+    let (mut world, count) = with_many_that_expire();
+    (0..10).for_each(|_| ten_ticks(&mut world));
+    let reader = world.connect();
+    world.send(reader, 1, BasicGet { queue: "left", no_ack: true, ..Default::default() });
+    assert_eq!((world.broker.wants_input(reader), world.broker.turn.has_next()), (false, false));
+    ten_ticks(&mut world);
+    assert_eq!(names(&world.seen(reader)), [""; 0], "it waits");
+    world.broker.note_process_memory(0);
+    (0..10).for_each(|_| ten_ticks(&mut world));
+    assert_eq!((names(&world.seen(reader)), world.broker.metrics().letters), (vec!["basic.get-empty"], count));
+    assert!(world.broker.wants_input(reader));
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use super::client::{Easy, PERSISTENT, ReceivedMethod, TestBroker, bodies, closed, names, published, table, text};
 use crate::amqp::method::{
-    BasicAck, BasicGet, BasicNack, BasicRecover, ExchangeDeclare, ExchangeDelete, QueueBind, QueueDeclare, QueueDelete,
-    QueueUnbind, TxCommit, TxRollback, TxSelect,
+    BasicAck, BasicGet, BasicNack, BasicRecover, ChannelClose, ExchangeDeclare, ExchangeDelete, QueueBind,
+    QueueDeclare, QueueDelete, QueueUnbind, TxCommit, TxRollback, TxSelect,
 };
 use crate::amqp::{FieldValue, Method, PropertyFields, RawTable};
+use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::durable::DurableOptions;
 use crate::broker::simulation::Faults;
 use crate::broker::{BrokerOptions, ConnectionId};
@@ -328,4 +329,128 @@ fn commits_are_carried_out_one_after_the_other() {
     assert_eq!(answers.iter().filter(|names| **names == ["tx.commit-ok"]).count(), 2, "{answers:?}");
     assert_eq!(answers.iter().filter(|names| **names == ["channel.close"]).count(), 1, "{answers:?}");
     assert_eq!(world.broker.metrics().messages_ready, 2 * 400 * 100, "all of a transaction or nothing");
+}
+
+/// The number of messages that a transaction settles.
+const MANY: u64 = 50_000;
+
+/// A connection with a transaction and very many unacknowledged deliveries of the queue `work`, whose bodies ascend.
+fn with_many_deliveries(world: &mut TestBroker) -> ConnectionId {
+    let owner = world.connect();
+    world.declare(owner, "work");
+    (0..MANY).for_each(|number| world.publish(owner, "", "work", number.to_string().as_bytes()));
+    let id = transactional(world);
+    (0..MANY).for_each(|_| world.send(id, 1, BasicGet { queue: "work", ..Default::default() }));
+    while world.broker.metrics().messages_ready > 0 || world.broker.has_work() {
+        world.more(id);
+    }
+    world.seen(id);
+    id
+}
+
+/// The same, all of them acknowledged in the transaction.
+fn with_many_acknowledgements(world: &mut TestBroker) -> ConnectionId {
+    let id = with_many_deliveries(world);
+    world.send(id, 1, BasicAck { delivery_tag: 0, multiple: true });
+    turns(world);
+    assert_eq!(waiting(world), 0);
+    id
+}
+
+/// The number of deliveries that wait for their acknowledgement.
+fn waiting(world: &TestBroker) -> u64 {
+    world.broker.clients.delivery_room().waiting() as u64
+}
+
+/// Whether all messages are in their queue again, in order, and marked as delivered before.
+fn are_all_back(world: &mut TestBroker) -> bool {
+    let id = world.connect();
+    let mut seen = world.consume(id, "work", "all", true);
+    while world.broker.has_work() {
+        seen.extend(world.more(id));
+    }
+    let is_again = |seen: &ReceivedMethod| matches!(seen.method(), Method::BasicDeliver(it) if it.redelivered);
+    bodies(&seen).into_iter().eq((0..MANY).map(|number| number.to_string())) && seen.iter().all(is_again)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too many messages for miri")]
+fn many_acknowledgements_are_rolled_back_a_little_at_a_time() {
+    let mut world = TestBroker::default();
+    let id = with_many_acknowledgements(&mut world);
+    world.send(id, 1, TxRollback {});
+    world.send(id, 1, BasicNack { delivery_tag: 0, multiple: true, requeue: true });
+    world.send(id, 1, TxCommit {});
+    let mut before = waiting(&world);
+    assert!((1..=10_000).contains(&before), "{before} in one call");
+    while waiting(&world) < MANY {
+        world.broker.work(0);
+        let after = waiting(&world);
+        assert!(after - before <= 20_000, "{} in one call", after - before);
+        before = after;
+    }
+    turns(&mut world);
+    assert_eq!(names(&world.seen(id)), ["tx.rollback-ok", "tx.commit-ok"]);
+    assert!(are_all_back(&mut world));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too many messages for miri")]
+fn what_a_closed_channel_had_acknowledged_in_a_transaction_goes_back_a_little_at_a_time() {
+    let close: [fn(&mut TestBroker, ConnectionId); 3] = [
+        |world, id| world.send(id, 1, ChannelClose::default()),
+        |world, id| world.broker.disconnect(id, 0),
+        |world, id| {
+            // In the middle of a rollback.
+            world.send(id, 1, TxRollback {});
+            world.broker.disconnect(id, 0);
+        },
+    ];
+    for close in close {
+        let mut world = TestBroker::default();
+        let id = with_many_acknowledgements(&mut world);
+        close(&mut world, id);
+        let moved = |world: &TestBroker| waiting(world) + 2 * world.broker.metrics().messages_ready;
+        let mut before = moved(&world);
+        assert!(before <= 40_000, "{before} in one call");
+        while world.broker.has_work() {
+            world.broker.work(0);
+            let after = moved(&world);
+            assert!(after - before <= 40_000, "{} in one call", after - before);
+            before = after;
+        }
+        assert_eq!((waiting(&world), world.broker.metrics().messages_ready), (0, MANY));
+        assert!(are_all_back(&mut world));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too many messages for miri")]
+fn many_acknowledgements_of_a_transaction_are_kept_and_carried_out_a_little_at_a_time() {
+    for is_committed in [true, false] {
+        let mut world = TestBroker::default();
+        let id = with_many_deliveries(&mut world);
+        let before = world.broker.memory().unfinished;
+        world.send(id, 1, BasicAck { delivery_tag: 0, multiple: true });
+        let kept = |world: &TestBroker| (world.broker.memory().unfinished - before) / size_of::<Delivery>() as u64;
+        assert!((1..=10_000).contains(&kept(&world)), "{} are kept in one call", kept(&world));
+        if !is_committed {
+            world.broker.work(0);
+            world.broker.disconnect(id, 0);
+            turns(&mut world);
+            assert_eq!(world.broker.metrics().messages_ready, MANY, "nothing was committed");
+            continue;
+        }
+        world.send(id, 1, TxCommit {});
+        let (mut acknowledged, mut calls) = (0, 0);
+        while world.broker.has_work() {
+            world.broker.work(0);
+            let now = world.broker.metrics().acknowledged;
+            assert!(now - acknowledged <= 20_000, "{} in one call", now - acknowledged);
+            (acknowledged, calls) = (now, calls + 1);
+        }
+        assert!(calls > 4, "{calls} calls");
+        assert_eq!((names(&world.seen(id)), acknowledged), (vec!["tx.commit-ok"], MANY));
+        assert_eq!(world.broker.metrics().messages, 0);
+    }
 }

@@ -65,9 +65,16 @@ impl Topology {
     pub fn is_new_and_survives(&self, vhost: VhostId, bind: &Bind<'_>, connection: Owner) -> Result<bool, AmqpError> {
         let source = self.source(vhost, bind)?;
         let destination = self.destination(vhost, bind.target, connection)?;
-        if !self.ends_survive(source, destination) {
-            return Ok(false);
-        }
+        Ok(self.ends_survive(source, destination) && self.is_new(vhost, bind, connection)?)
+    }
+
+    /// Whether [`Topology::bind`] would make a binding.
+    ///
+    /// # Errors
+    /// The errors of [`Topology::bind`] for its source and destination.
+    pub fn is_new(&self, vhost: VhostId, bind: &Bind<'_>, connection: Owner) -> Result<bool, AmqpError> {
+        let source = self.source(vhost, bind)?;
+        let destination = self.destination(vhost, bind.target, connection)?;
         let arguments = sorted(bind.arguments)?;
         let condition = self.exchanges[source].find(bind.key, &arguments);
         Ok(condition.and_then(|condition| self.find_binding(source, condition, destination)).is_none())

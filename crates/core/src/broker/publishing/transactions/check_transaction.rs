@@ -132,7 +132,7 @@ impl Broker {
             return Ok(());
         }
         let (count, bytes) = check.add_to_queue(id, parts.size());
-        if queue.policy.is_over(queue.ready().len() as u64 + count, queue.ready_bytes() + bytes) {
+        if queue.has_no_room_for(count, bytes) {
             let name = self.topology.queue_info(id).map_or("", |info| info.name);
             return Err(refused(&format!(
                 "queue '{name}' has no room for the transaction, and nothing of it has happened"

@@ -3,6 +3,7 @@
 use crate::amqp::method::TxRollbackOk;
 use crate::amqp::{AmqpError, ReplyCode};
 use crate::broker::Broker;
+use crate::broker::consumers::settle::SETTLED_AT_ONCE;
 use crate::broker::errors::error;
 use crate::broker::ids::ChannelSlot;
 
@@ -29,13 +30,17 @@ impl Broker {
         Ok(())
     }
 
-    /// Drop a transaction. Deliveries that it settled wait for their acknowledgement again.
+    /// Drop a transaction. Deliveries that it settled wait for their acknowledgement again. Many take several turns.
     pub(crate) fn rollback(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
         if self.clients[channel].transaction.is_none() {
             return Err(not_transactional());
         }
-        self.clients.roll_back(channel);
+        let is_done = self.clients.roll_back(channel, SETTLED_AT_ONCE);
         self.backpressure.count_unfinished(&mut self.clients[channel]);
+        if !is_done {
+            self.turn.repeat_frame();
+            return Ok(());
+        }
         self.reply(channel, TxRollbackOk {}.into())
     }
 

@@ -36,6 +36,9 @@ pub(crate) struct Transaction {
 /// Maximum size of a transaction's messages; a larger one is refused with 506.
 pub(crate) const TRANSACTION_BYTES_MAX: usize = 16 << 20;
 
+/// Maximum number of deliveries in one list: a list that grows is copied.
+const DELIVERIES_TOGETHER: usize = 16_384;
+
 impl Transaction {
     /// Keep a message. False when the transaction is too large.
     pub fn publish(&mut self, parts: &Parts<'_>, flags: PublishFlags) -> bool {
@@ -50,7 +53,10 @@ impl Transaction {
     /// Keep a delivery that is settled. There are never more than were unacknowledged.
     pub fn settle(&mut self, settlement: Settlement, delivery: Delivery) {
         self.settled += 1;
-        match self.settlements.last_mut().filter(|last| last.settlement == settlement) {
+        let has_room = |last: &&mut PendingSettlement| {
+            last.settlement == settlement && last.deliveries.len() < DELIVERIES_TOGETHER
+        };
+        match self.settlements.last_mut().filter(has_room) {
             Some(last) => last.deliveries.push(delivery),
             None => self.settlements.push(PendingSettlement { settlement, deliveries: vec![delivery] }),
         }
@@ -84,6 +90,18 @@ impl Transaction {
     pub fn take_settlements(&mut self) -> Vec<PendingSettlement> {
         self.settled = 0;
         std::mem::take(&mut self.settlements)
+    }
+
+    /// Take out the delivery that was settled last.
+    pub fn take_settled(&mut self) -> Option<Delivery> {
+        while let Some(last) = self.settlements.last_mut() {
+            if let Some(delivery) = last.deliveries.pop() {
+                self.settled -= 1;
+                return Some(delivery);
+            }
+            self.settlements.pop();
+        }
+        None
     }
 
     /// The deliveries that it settles.
