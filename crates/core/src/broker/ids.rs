@@ -22,11 +22,15 @@ impl MessageId {
     pub const NONE: Self = Self(u32::MAX);
 }
 
+/// Tells a connection, channel, queue or consumer from those that had its id before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Serial(pub u32);
+
 /// An id with a serial number. Ids are used again; serial numbers are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Handle<Id> {
     pub id: Id,
-    pub serial: u32,
+    pub serial: Serial,
 }
 
 /// A connection, for the caller. It is never given to another connection.
@@ -34,16 +38,16 @@ pub(crate) struct Handle<Id> {
 pub struct ConnectionId(u64);
 
 impl ConnectionId {
-    pub(crate) fn new(slot: ConnectionSlot, serial: u32) -> Self {
-        Self(u64::from(serial) << 32 | u64::from(slot.0))
+    pub(crate) fn new(slot: ConnectionSlot, serial: Serial) -> Self {
+        Self(u64::from(serial.0) << 32 | u64::from(slot.0))
     }
 
     pub(crate) fn slot(self) -> ConnectionSlot {
         ConnectionSlot(self.0 as u32)
     }
 
-    pub(crate) fn serial(self) -> u32 {
-        (self.0 >> 32) as u32
+    pub(crate) fn serial(self) -> Serial {
+        Serial((self.0 >> 32) as u32)
     }
 
     /// The id as a number, for interfaces without Rust types.

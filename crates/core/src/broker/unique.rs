@@ -1,5 +1,7 @@
 //! Serials and generated names: numbers that were not given before.
 
+use crate::broker::ids::Serial;
+
 /// Source of serials, which count, and of numbers for names, which look random.
 #[derive(Debug)]
 pub(crate) struct Unique {
@@ -14,9 +16,9 @@ impl Unique {
     }
 
     /// A number that no connection, channel, queue or consumer ever had (of the last four billion).
-    pub fn next_serial(&mut self) -> u32 {
+    pub fn next_serial(&mut self) -> Serial {
         self.serial = self.serial.wrapping_add(1);
-        self.serial
+        Serial(self.serial)
     }
 
     /// A name that begins with `prefix` and goes on with 128 random bits.

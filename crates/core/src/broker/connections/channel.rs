@@ -6,7 +6,7 @@ use crate::broker::connections::content::Incoming;
 use crate::broker::consumers::credit::Credit;
 use crate::broker::consumers::unacknowledged::Unacknowledged;
 use crate::broker::errors::error;
-use crate::broker::ids::{ConnectionSlot, ConsumerSlot};
+use crate::broker::ids::{ConnectionSlot, ConsumerSlot, Serial};
 use crate::broker::publishing::confirms::{Confirms, DiskMarks};
 use crate::broker::publishing::route_memo::Memo;
 use crate::broker::publishing::transactions::transaction::Transaction;
@@ -82,7 +82,7 @@ pub(crate) fn unexpected(state: ChannelState, kind: FrameKind) -> &'static str {
 pub(crate) struct Channel {
     pub connection: ConnectionSlot,
     pub number: u16,
-    pub serial: u32,
+    pub serial: Serial,
     pub state: ChannelState,
     /// Whether the client takes deliveries, as channel.flow says.
     pub is_flowing: bool,
@@ -120,7 +120,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub fn new(connection: ConnectionSlot, number: u16, serial: u32) -> Self {
+    pub fn new(connection: ConnectionSlot, number: u16, serial: Serial) -> Self {
         Self {
             connection,
             number,

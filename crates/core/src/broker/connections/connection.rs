@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::broker::clock::Micros;
 use crate::broker::connections::output_buffer::OutputBuffer;
 use crate::broker::consumers::settlement::Settle;
-use crate::broker::ids::{ChannelSlot, PrincipalSlot};
+use crate::broker::ids::{ChannelSlot, PrincipalSlot, Serial};
 use crate::broker::options::BrokerOptions;
 use crate::broker::topology::{QueueId, VhostId};
 
@@ -50,7 +50,7 @@ pub(crate) enum ConnectionState {
 
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub serial: u32,
+    pub serial: Serial,
     pub state: ConnectionState,
     pub principal: PrincipalSlot,
     pub vhost: VhostId,
@@ -123,7 +123,7 @@ impl Connection {
     /// A connection that was taken over from the control plane just now.
     pub fn new(
         login: Login,
-        serial: u32,
+        serial: Serial,
         principal: PrincipalSlot,
         vhost: VhostId,
         options: &BrokerOptions,

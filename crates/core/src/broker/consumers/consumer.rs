@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::broker::consumers::credit::Credit;
-use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle};
+use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle, Serial};
 use crate::broker::streams::stream::StreamReader;
 use crate::broker::topology::QueueId;
 
@@ -12,7 +12,7 @@ pub(crate) struct Consumer {
     pub connection: ConnectionSlot,
     pub channel: ChannelSlot,
     pub queue: QueueId,
-    pub serial: u32,
+    pub serial: Serial,
     /// The consumer tag as a short string of basic.deliver: its length, then its bytes.
     pub tag: Box<[u8]>,
     pub no_ack: bool,

@@ -275,13 +275,13 @@ mod tests {
 
     use super::*;
     use crate::broker::clock::NEVER;
-    use crate::broker::ids::MessageId;
+    use crate::broker::ids::{MessageId, Serial};
     use crate::broker::slab::SlotId;
     use crate::testing::{Random, fewer};
 
     fn delivery(tag: u64) -> Delivery {
         let entry = QueueEntry::new(tag, MessageId::NONE, NEVER);
-        let queue = Handle { id: QueueId::from_index(0), serial: 0 };
+        let queue = Handle { id: QueueId::from_index(0), serial: Serial(0) };
         Delivery { tag, entry, queue, consumer: None, delivered: CoarseTime::default() }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::broker::clock::{Clock, Micros, NEVER};
 use crate::broker::consumers::consumer::Ring;
 use crate::broker::durable::DefinitionId;
-use crate::broker::ids::{ConsumerSlot, MessageId};
+use crate::broker::ids::{ConsumerSlot, MessageId, Serial};
 use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
 use crate::broker::queues::entries::{Entries, QueueEntry};
 use crate::broker::queues::held_letters::HeldLetters;
@@ -17,7 +17,7 @@ use crate::broker::streams::stream::Stream;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
-    pub serial: u32,
+    pub serial: Serial,
     /// The user who declared the queue, and whose queues are counted.
     pub creator: Option<Arc<str>>,
     pub policy: Policy,
@@ -54,7 +54,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub fn new(policy: Policy, serial: u32, now: Micros) -> Self {
+    pub fn new(policy: Policy, serial: Serial, now: Micros) -> Self {
         Self {
             creator: None,
             serial,
@@ -245,7 +245,7 @@ mod tests {
     use crate::testing::rounds;
 
     fn filled(count: u64) -> (Queue, ChunkStore) {
-        let mut queue = Queue::new(Policy::default(), 0, 0);
+        let mut queue = Queue::new(Policy::default(), Serial(0), 0);
         let mut store = ChunkStore::default();
         for _ in 0..count {
             let entry = queue.next_entry(MessageId::NONE, NEVER);
