@@ -38,9 +38,6 @@ pytest = status=0; \
 	$(PYTEST) -m "serial$(1)" || status=1; \
 	exit $$status
 
-# The examples of the documentation run with the core that is built for Python already.
-core_tests = $(CARGO) test --locked -p tamis-core --lib && $(CARGO) test --locked --release -p tamis-core --doc
-
 .PHONY: help setup run test quick lint lint-python lint-rust docs tree notebooks circles homonyms stub limits commands crates format bench faults coverage fuzz miri \
 	wheel release constraints clean tools
 
@@ -95,11 +92,11 @@ run: setup ## set up everything and watch tamis work on real mail (tamis demo)
 # ---- checking ---------------------------------------------------------------------------------------------------
 
 test: setup $(STAMPS)/classes ## run all tests, Spark included
-	$(call core_tests)
+	$(CARGO) test --locked -p tamis-core --lib
 	@$(call pytest)
 
 quick: setup ## run the tests that need no Java
-	$(call core_tests)
+	$(CARGO) test --locked -p tamis-core --lib
 	@$(call pytest, and not spark)
 
 # Side by side: the checks of Python take one core, and the compiler waits for single crates at times.

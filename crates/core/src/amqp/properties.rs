@@ -317,14 +317,6 @@ impl fmt::Debug for BasicProperties<'_> {
 }
 
 /// The values of properties, ready to be encoded.
-///
-/// ```
-/// use tamis_core::amqp::{BasicProperties, PropertyFields};
-///
-/// let mut bytes = Vec::new();
-/// PropertyFields { delivery_mode: Some(2), app_id: Some("billing"), ..Default::default() }.encode(&mut bytes);
-/// assert!(BasicProperties::parse(&bytes).unwrap().is_persistent());
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // as the getters of `BasicProperties`
 pub struct PropertyFields<'a> {
