@@ -42,7 +42,8 @@ class StandaloneCluster:
     def __init__(self, folder: Path, hidden: Path) -> None:
         self.folder = folder
         folder.mkdir()
-        self._java = wrapped_home(find_java(), folder)
+        java = find_java()
+        self._java = {"JAVA_HOME": str(wrapped_home(java, folder)), CLASSES_VARIABLE: str(archive_file(java))}
         self._processes: list[subprocess.Popen[bytes]] = []
         try:
             self._start("master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
@@ -70,9 +71,8 @@ class StandaloneCluster:
 
     def _start(self, name: str, main: str, *arguments: str, before: list[str] | None = None) -> None:
         command = [*(before or []), str(_HOME / "bin" / "spark-class"), f"{_CLASS}.{main}", *arguments]
-        folders = {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_DIRS": str(self.folder), "JAVA_HOME": str(self._java)}
-        classes = str(archive_file(find_java()))
-        environment = os.environ | folders | {"SPARK_LOCAL_IP": "127.0.0.1", CLASSES_VARIABLE: classes}
+        folders = {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_DIRS": str(self.folder)}
+        environment = os.environ | folders | {"SPARK_LOCAL_IP": "127.0.0.1"} | self._java
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 command,

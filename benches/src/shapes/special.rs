@@ -441,8 +441,10 @@ impl Sets {
             _ => panic!("expected a regular expression"),
         };
         let (names, patterns): (Vec<Box<str>>, Vec<String>) = queries.iter().map(pattern).unzip();
-        let set = |patterns: &[String]| RegexSetBuilder::new(patterns).size_limit(SET_BYTES_MAX).build();
-        let set = |patterns: &[String]| set(patterns).expect("expressions that the engine takes");
+        let set = |patterns: &[String]| {
+            let built = RegexSetBuilder::new(patterns).size_limit(SET_BYTES_MAX).build();
+            built.expect("expressions that the engine takes")
+        };
         Self(names[0].clone(), patterns.chunks(SET).map(set).collect())
     }
 }

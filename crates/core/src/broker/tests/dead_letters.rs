@@ -545,6 +545,17 @@ fn reject(world: &mut TestBroker, id: ConnectionId, bodies: &[&str]) {
     (0..3).for_each(|_| world.commit());
 }
 
+/// Of three letters of `work` the first is in `dead`, and the others wait for room there.
+fn with_two_held(disk: &SimulatedDisk) -> (TestBroker, ConnectionId) {
+    let mut world = opened(disk, 1 << 30, Faults::default());
+    let id = world.connect();
+    declare_certain(&mut world, id, &[]);
+    declare_small(&mut world, id);
+    world.commit();
+    reject(&mut world, id, &["1", "2", "3"]);
+    (world, id)
+}
+
 fn tick(world: &mut TestBroker) {
     world.now += 100_000;
     world.broker.tick(world.now, EPOCH_US + world.now as i64);
@@ -560,12 +571,7 @@ fn take(world: &mut TestBroker, id: ConnectionId, queue: &'static str) -> Option
 #[test]
 fn letters_that_may_not_be_dropped_wait_until_their_queue_has_room() {
     let disk = SimulatedDisk::new();
-    let mut world = opened(&disk, 1 << 30, Faults::default());
-    let id = world.connect();
-    declare_certain(&mut world, id, &[]);
-    declare_small(&mut world, id);
-    world.commit();
-    reject(&mut world, id, &["1", "2", "3"]);
+    let (mut world, id) = with_two_held(&disk);
     tick(&mut world);
     assert_eq!((world.broker.metrics().letters, world.broker.metrics().letters_waiting), (1, 2));
     let mut found = Vec::new();
@@ -580,13 +586,7 @@ fn letters_that_may_not_be_dropped_wait_until_their_queue_has_room() {
 #[test]
 fn a_crash_leaves_letters_that_wait_for_room_at_their_source() {
     let disk = SimulatedDisk::new();
-    let mut world = opened(&disk, 1 << 30, Faults::default());
-    let id = world.connect();
-    declare_certain(&mut world, id, &[]);
-    declare_small(&mut world, id);
-    world.commit();
-    reject(&mut world, id, &["1", "2", "3"]);
-    drop(world);
+    drop(with_two_held(&disk));
     disk.power_cut(&mut Dice::new(7));
     let mut world = opened(&disk, 1 << 30, Faults::default());
     let id = world.connect();
