@@ -25,6 +25,7 @@ from tamis.client import (
     UnconfirmedError,
     receiving,
 )
+from tamis.client.errors import client_error
 from tamis.client.message import received
 from tests.broker.conftest import RunningBroker
 from tests.broker.proxy import proxy_to
@@ -398,3 +399,12 @@ def test_a_message_that_is_not_to_be_sent_again_fails_when_its_connection_breaks
                 await sending
 
     run(work)
+
+
+@pytest.mark.timeout(20)
+def test_an_error_that_comes_before_itself_in_its_causes_has_a_text() -> None:
+    """aiormq raises one error for all that wait, so its chain of causes may be a circle."""
+    first, second = ConnectionError("the connection broke"), RuntimeError("closed")
+    first.__cause__, second.__context__ = second, first
+    assert str(client_error(first)) == "the connection broke"
+    assert str(client_error(second)) == "closed"

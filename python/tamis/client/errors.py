@@ -62,8 +62,11 @@ def is_refusal(error: BaseException) -> bool:
 def _refusal(error: BaseException | None) -> str:
     """Return why the broker has closed a connection that was being opened.
 
-    aiormq says only that the frame was not the expected one; the frame itself is where the error was raised."""
-    while error is not None:
+    aiormq says only that the frame was not the expected one; the frame itself is where the error was raised. It raises
+    the same error again and again, so that an error may come before itself in the chain of causes."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         trace = error.__traceback__
         while trace is not None:
             frame = trace.tb_frame.f_locals.get("frame")
