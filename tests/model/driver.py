@@ -106,7 +106,8 @@ class Driver:
 
     def open_channel(self, client: int) -> None:
         """Open the channel of a client, again after it was closed."""
-        self.call(client, frames.method(commands.Channel.Open()))
+        self.call_until_answered(client, frames.method(commands.Channel.Open()))
+        self._readers[client].take()
         self.select_mode(client)
 
     def select_mode(self, client: int) -> None:
@@ -114,7 +115,7 @@ class Driver:
         mode = "plain" if client == ADMIN else self._program.clients[client]
         select = {"confirm": commands.Confirm.Select, "tx": commands.Tx.Select}.get(mode)
         if select:
-            self.call(client, frames.method(select()))
+            self.call_until_answered(client, frames.method(select()))
         self.settle()
         self._readers[client].take()
 
@@ -135,10 +136,11 @@ class Driver:
         self._take(self.broker.receive(self._numbers[client], data, self.now))
 
     def call_until_answered(self, client: int, data: bytes) -> None:
-        """Hand over one read, and let the broker go on only until it answers."""
+        """Hand over one read, and let the broker go on only until it answers or closes the channel."""
         self.call(client, data)
         for _ in range(ROUNDS_MAX):
-            if self._readers[client].said.answers:
+            said = self._readers[client].said
+            if said.answers or said.closed is not None:
                 return
             self._round()
         raise AssertionError(f"no answer in {ROUNDS_MAX} rounds")
@@ -222,7 +224,7 @@ class Driver:
         Raises:
             ValueError: it is refused, so this is no program.
         """
-        self.call(ADMIN, data)
+        self.call_until_answered(ADMIN, data)
         self.settle()
         if reason := self._readers[ADMIN].take().reason:
             raise ValueError(reason)
