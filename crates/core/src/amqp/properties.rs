@@ -21,6 +21,10 @@ const CLASS_BASIC: u16 = 60;
 /// The number of bytes of a content header before its properties: class, weight, body size.
 const HEADER_FIXED_BYTES: usize = 12;
 
+/// Room for the headers that the broker adds to a delivery, so that they are written without growing: those of a stream
+/// take 48 bytes.
+const ADDED_HEADERS_BYTES: usize = 64;
+
 /// The payload of a content header frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentHeader<'a> {
@@ -294,7 +298,7 @@ impl<'a> BasicProperties<'a> {
 
     /// Appends these properties with other headers of these names: each replaces all that there are; None leaves them out.
     pub fn encode_with_headers(&self, changes: &[(&str, Option<&FieldValue>)], out: &mut Vec<u8>) {
-        let mut headers = Vec::new();
+        let mut headers = Vec::with_capacity(self.as_bytes().len() + ADDED_HEADERS_BYTES);
         for (key, raw) in self.headers().iter().flat_map(RawTable::fields_as_bytes) {
             if changes.iter().all(|(name, _)| *name != key) {
                 headers.extend_from_slice(raw);
