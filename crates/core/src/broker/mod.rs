@@ -156,6 +156,7 @@ impl Broker {
         self.try_held_letters();
         self.try_held_frames();
         self.queues.try_awaiting_memory();
+        self.streams.try_awaiting_memory();
         self.try_blocked_again();
         self.finish();
     }

@@ -1,9 +1,11 @@
 //! The blocks of segments in memory: readers of a log that are near each other share what one of them read.
 //!
 //! A block lives as long as a reader is in it. So the memory is bounded by the number of readers, a block each, and it is less
-//! when they read together. Every reader checks the checksums of what it reads, whoever has read the block from the disk.
+//! when they read together. It is counted for all logs of a committer together. Every reader checks the checksums of what it
+//! reads, whoever has read the block from the disk.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::journal::format::record::Sequence;
@@ -22,9 +24,28 @@ pub(crate) struct Block {
     pub bytes: Vec<u8>,
     /// Records up to this number were synced when it was read; bytes of later ones may have changed since.
     pub synced: Sequence,
+    counted: Option<Counted>,
+}
+
+/// Memory that is counted as long as it is there.
+#[derive(Debug)]
+struct Counted {
+    size_bytes: u64,
+    sum: Arc<AtomicU64>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.sum.fetch_sub(self.size_bytes, Ordering::Relaxed);
+    }
 }
 
 impl Block {
+    /// A block of one reader, which nobody counts.
+    pub fn new(start: u64, bytes: Vec<u8>, synced: Sequence) -> Self {
+        Self { start, bytes, synced, counted: None }
+    }
+
     /// Whether it contains the bytes from `offset` to `end`.
     #[inline]
     pub fn has(&self, offset: u64, end: u64) -> bool {
@@ -34,7 +55,11 @@ impl Block {
 
 /// The blocks of a log that a reader has, by segment and offset.
 #[derive(Debug, Default)]
-pub(crate) struct Blocks(Mutex<Listed>);
+pub(crate) struct Blocks {
+    listed: Mutex<Listed>,
+    /// The memory of the blocks of several logs.
+    sum: Arc<AtomicU64>,
+}
 
 #[derive(Debug, Default)]
 struct Listed {
@@ -44,6 +69,11 @@ struct Listed {
 }
 
 impl Blocks {
+    /// No blocks; the memory of those to come is added to this sum.
+    pub fn counted_in(sum: &Arc<AtomicU64>) -> Self {
+        Self { listed: Mutex::default(), sum: Arc::clone(sum) }
+    }
+
     /// A block with the bytes of a segment from `offset` to `end`, which was read when `needed` was synced.
     pub fn find(&self, segment: SegmentNumber, offset: u64, end: u64, needed: Sequence) -> Option<Arc<Block>> {
         let listed = self.listed();
@@ -51,14 +81,20 @@ impl Blocks {
         before.filter_map(|(_, block)| block.upgrade()).find(|block| block.has(offset, end) && block.synced >= needed)
     }
 
-    /// List a block, so that others find it as long as one reader has it.
-    pub fn add(&self, segment: SegmentNumber, block: &Arc<Block>) {
+    /// Count and list a block, so that others find it as long as one reader has it.
+    pub fn add(&self, segment: SegmentNumber, mut block: Block) -> Arc<Block> {
+        let size_bytes = block.bytes.capacity() as u64;
+        self.sum.fetch_add(size_bytes, Ordering::Relaxed);
+        block.counted = Some(Counted { size_bytes, sum: Arc::clone(&self.sum) });
+        let block = Arc::new(block);
         let mut listed = self.listed();
-        listed.blocks.insert((segment, block.start), Arc::downgrade(block));
+        listed.blocks.insert((segment, block.start), Arc::downgrade(&block));
         if listed.blocks.len() > listed.prune_at.max(LISTED_MIN) {
             listed.blocks.retain(|_, block| block.strong_count() > 0);
             listed.prune_at = 2 * listed.blocks.len();
         }
+        drop(listed);
+        block
     }
 
     /// The number of blocks that are listed.
@@ -68,7 +104,7 @@ impl Blocks {
     }
 
     fn listed(&self) -> MutexGuard<'_, Listed> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -76,16 +112,17 @@ impl Blocks {
 mod tests {
     use super::*;
 
-    fn block(start: u64, size: usize, synced: u64) -> Arc<Block> {
-        Arc::new(Block { start, bytes: vec![0; size], synced: Sequence(synced) })
+    fn block(start: u64, size: usize, synced: u64) -> Block {
+        Block::new(start, vec![0; size], Sequence(synced))
     }
 
     #[test]
     fn a_block_is_found_where_it_is_while_somebody_has_it() {
-        let (blocks, segment) = (Blocks::default(), SegmentNumber(3));
-        let (first, second) = (block(100, 50, 7), block(140, 50, 9));
-        blocks.add(segment, &first);
-        blocks.add(segment, &second);
+        let (sum, segment) = (Arc::default(), SegmentNumber(3));
+        let blocks = Blocks::counted_in(&sum);
+        let first = blocks.add(segment, block(100, 50, 7));
+        let second = blocks.add(segment, block(140, 50, 9));
+        assert_eq!(sum.load(Ordering::Relaxed), 100);
         let found = |offset, end, needed| blocks.find(segment, offset, end, Sequence(needed)).map(|block| block.start);
         assert_eq!(found(100, 150, 7), Some(100));
         assert_eq!(found(145, 150, 0), Some(140));
@@ -96,18 +133,17 @@ mod tests {
         drop(second);
         assert_eq!(found(145, 150, 7), Some(100));
         drop(first);
-        assert_eq!(found(145, 150, 7), None);
+        assert_eq!((found(145, 150, 7), sum.load(Ordering::Relaxed)), (None, 0));
     }
 
     #[test]
     fn those_that_are_gone_do_not_pile_up() {
         let blocks = Blocks::default();
-        let kept = block(0, 1, 0);
-        blocks.add(SegmentNumber(1), &kept);
+        let kept = blocks.add(SegmentNumber(1), block(0, 1, 0));
         for start in 1..10_000 {
-            blocks.add(SegmentNumber(1), &block(start, 1, 0));
+            drop(blocks.add(SegmentNumber(1), block(start, 1, 0)));
         }
         assert!(blocks.len() <= LISTED_MIN + 1, "{}", blocks.len());
-        assert!(blocks.find(SegmentNumber(1), 0, 1, Sequence(0)).is_some());
+        assert!(blocks.find(SegmentNumber(1), 0, 1, Sequence(0)).is_some_and(|found| Arc::ptr_eq(&found, &kept)));
     }
 }

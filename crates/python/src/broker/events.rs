@@ -27,6 +27,10 @@ pub(super) fn event_to_py(py: Python<'_>, event: Event) -> PyResult<(&'static st
             fields.set_item("connection", connection.to_bits())?;
             "heartbeat missed"
         }
+        Event::OutputNotTaken { connection } => {
+            fields.set_item("connection", connection.to_bits())?;
+            "client does not read"
+        }
         Event::Blocked { reason } => {
             fields.set_item("reason", reason)?;
             "publishers blocked"

@@ -18,6 +18,9 @@ const QUEUES_AT_ONCE: usize = 500;
 /// The silence after which the memory of buffers is freed.
 const TRIM_AFTER_US: Micros = 2_000_000;
 
+/// The time in which a client has to take something of its output, while the output of all takes a sixteenth of the memory.
+const TAKING_US_MAX: Micros = 60_000_000;
+
 impl Broker {
     /// Take over a connection: its handshake is done and connection.open-ok sent. One that is not allowed (an unknown
     /// vhost, a user with too many connections) is taken over and closed with 530.
@@ -233,7 +236,14 @@ impl Broker {
         }
         self.clients.count_buffers(slot);
         self.close_overdue(slot);
+        let is_crowded = self.are_crowded(self.clients.buffer_bytes());
         let connection = &mut self.clients[slot];
+        if is_crowded && !connection.is_writable && !connection.out.is_empty() && now - connection.said > TAKING_US_MAX
+        {
+            let id = ConnectionId::new(slot, connection.serial);
+            self.events.push(Event::OutputNotTaken { connection: id });
+            return self.cut_connection(slot);
+        }
         let half = connection.heartbeat_us;
         if half == 0 {
             return;

@@ -96,6 +96,12 @@ impl Durability {
         self.journal.as_ref().map_or(0, |journal| bytes_of(journal) as u64)
     }
 
+    /// The memory of what readers of streams have read from the disk.
+    #[inline]
+    pub fn block_bytes(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |journal| journal.committer.block_bytes())
+    }
+
     /// The memory of the index of the segment that is written, which goes only when that is full.
     pub fn index_memory_bytes(&self) -> u64 {
         self.durable().map_or(0, |durable| durable.index_memory_bytes() as u64)

@@ -31,6 +31,11 @@ pub enum Event {
         /// The connection.
         connection: ConnectionId,
     },
+    /// A connection took nothing of its output for a minute, while clients that do not read held much memory.
+    OutputNotTaken {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// Publishers are blocked from now on.
     Blocked {
         /// The reason, in words.

@@ -49,6 +49,8 @@ pub(crate) struct Streams {
     tail_bytes: usize,
     /// Readers that can go on.
     readers: VecDeque<Handle<ConsumerSlot>>,
+    /// Readers that wait until there is memory for a large message.
+    awaiting_memory: Vec<Handle<ConsumerSlot>>,
     /// Room to evaluate readers' queries.
     pub(super) view: ViewScratch,
     /// Room to match messages with the tables of live readers.
@@ -266,6 +268,16 @@ impl Streams {
     /// Let a reader go on when it is its turn.
     pub(super) fn push_reader(&mut self, reader: Handle<ConsumerSlot>) {
         self.readers.push_back(reader);
+    }
+
+    /// Let a reader wait for memory.
+    pub(super) fn await_memory(&mut self, reader: Handle<ConsumerSlot>) {
+        self.awaiting_memory.push(reader);
+    }
+
+    /// Let the readers that wait for memory try again.
+    pub fn try_awaiting_memory(&mut self) {
+        self.readers.extend(self.awaiting_memory.drain(..));
     }
 
     /// The reader whose turn it is.

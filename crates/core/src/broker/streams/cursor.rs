@@ -29,6 +29,15 @@ impl Cursor {
         }
     }
 
+    /// Let go of what was read ahead.
+    pub fn rest(&mut self) {
+        if let Self::Log(reader) = self
+            && !reader.awaits_time()
+        {
+            reader.seek(reader.position());
+        }
+    }
+
     /// Whether it looks for the first message of a time.
     pub fn awaits_time(&self) -> bool {
         matches!(self, Self::Log(reader) if reader.awaits_time())

@@ -222,7 +222,8 @@ impl Broker {
         record: &StreamRecord<'_>,
         parts: &Parts<'_>,
     ) -> bool {
-        let can_take = self.can_take(slot) || self.can_buffer(slot);
+        let has_memory = self.has_memory_for(self.clients[slot].connection, parts.size());
+        let can_take = has_memory && (self.can_take(slot) || self.can_buffer(slot));
         let reader = self.clients[slot].reader.as_mut();
         let Some(reader) = reader.filter(|reader| reader.is_live && reader.cursor.position() <= sequence) else {
             return false;
@@ -231,6 +232,9 @@ impl Broker {
             #[cfg(test)]
             let sequence = if self.faults.forgets_place { reader.cursor.position() } else { sequence };
             reader.return_to_log(sequence);
+            if !has_memory {
+                self.let_reader_await_memory(slot);
+            }
             return true;
         }
         let redelivered = reader.named.as_mut().is_some_and(|named| named.deliver(sequence));

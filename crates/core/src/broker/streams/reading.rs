@@ -197,8 +197,8 @@ impl Broker {
     fn read_slice(&mut self, slot: ConsumerSlot) {
         let Some(mut reader) = self.clients[slot].reader.take() else { return };
         let end = self.turn.spent().saturating_add(SLICE_STEPS);
-        let mut has_more = true;
-        while has_more && self.turn.spent() < end && !self.turn.is_over() && self.can_take(slot) {
+        let (mut has_more, mut awaits_memory) = (true, false);
+        while has_more && !awaits_memory && self.turn.spent() < end && !self.turn.is_over() && self.can_take(slot) {
             let queue = self.clients[slot].queue;
             if self.skip(queue, &mut reader) {
                 continue;
@@ -213,13 +213,11 @@ impl Broker {
                 Ok(Some(LogItem::Record(record))) => {
                     self.turn.spend(1 + (record.body.len() / BYTES_PER_STEP) as u32);
                     let sequence = record.sequence;
-                    self.read_record(
-                        slot,
-                        filter.as_ref(),
-                        (&mut *missed, named.as_deref_mut()),
-                        sequence,
-                        record.body,
-                    );
+                    let reading = (&mut *missed, named.as_deref_mut());
+                    if !self.read_record(slot, filter.as_ref(), reading, sequence, record.body) {
+                        cursor.seek(sequence);
+                        awaits_memory = true;
+                    }
                 }
                 Ok(Some(LogItem::Missed(first, last))) => *missed += last.0 - first.0 + 1,
                 Ok(Some(LogItem::Damaged(damage))) => {
@@ -233,8 +231,13 @@ impl Broker {
                 }
             }
         }
+        if self.are_crowded(self.durability.block_bytes()) {
+            reader.cursor.rest();
+        }
         self.clients[slot].reader = Some(reader);
-        if has_more {
+        if awaits_memory {
+            self.let_reader_await_memory(slot);
+        } else if has_more {
             self.wake_reader(slot);
         } else if !self.go_live(slot) {
             let queue = self.clients[slot].queue;
@@ -244,6 +247,12 @@ impl Broker {
                 stream.waiting.push(slot);
             }
         }
+    }
+
+    /// Let a reader try again at the next tick.
+    pub(super) fn let_reader_await_memory(&mut self, slot: ConsumerSlot) {
+        self.clients[slot].is_waiting = true;
+        self.streams.await_memory(self.clients[slot].handle(slot));
     }
 
     /// Move a reader of a stream without history to the first message that it can still get.
@@ -295,7 +304,7 @@ impl Broker {
         }
     }
 
-    /// Deliver one record, if the reader wants it.
+    /// Deliver one record, if the reader wants it. Returns false if it has to wait for memory.
     fn read_record(
         &mut self,
         slot: ConsumerSlot,
@@ -303,10 +312,11 @@ impl Broker {
         (missed, named): (&mut u64, Option<&mut NamedReader>),
         sequence: Sequence,
         bytes: &[u8],
-    ) {
+    ) -> bool {
         let Ok(record) = StreamRecord::decode(bytes) else {
             *missed += 1;
-            return self.report_lost(self.clients[slot].queue, format!("record {sequence} is no message"));
+            self.report_lost(self.clients[slot].queue, format!("record {sequence} is no message"));
+            return true;
         };
         if let Some(filter) = filter {
             let view = View::new(&mut self.streams.view, record.properties, record.body);
@@ -316,12 +326,16 @@ impl Broker {
             self.metrics.count_reading(reading);
             self.turn.spend((reading.spent_ns / STEP_NS) as u32);
             if !is_match {
-                return;
+                return true;
             }
+        }
+        if !self.has_memory_for(self.clients[slot].connection, bytes.len()) {
+            return false;
         }
         let redelivered = named.is_some_and(|named| named.deliver(sequence));
         let properties = annotated(record.properties, sequence, std::mem::take(missed));
         self.write_record(slot, sequence, &Parts { properties: &properties, ..record.parts(bytes) }, redelivered);
+        true
     }
 
     /// Deliver the record with this number to a reader that can take it.

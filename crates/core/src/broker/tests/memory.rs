@@ -6,7 +6,7 @@ use crate::amqp::method::{
     QueueDelete,
 };
 use crate::amqp::{Method, PropertyFields};
-use crate::broker::{BrokerOptions, ConnectionId};
+use crate::broker::{BrokerOptions, ConnectionId, Flow, Login};
 use crate::journal::SimulatedDisk;
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -82,6 +82,55 @@ fn a_large_message_to_many_is_copied_as_memory_allows() {
         assert!((32 * MEBIBYTE..=65 * MEBIBYTE).contains(&most), "{most} bytes are in use");
         assert!((4..20).contains(&rounds), "{rounds} rounds");
     }
+}
+
+/// Let consumers stop reading that send heartbeats, and others read a little twice a minute. Returns the number of consumers
+/// that have been cut after so many seconds, and whether another client has got a large message by then.
+fn after_not_reading(memory_bytes_max: u64, seconds: u64) -> (usize, bool) {
+    const COUNT: usize = 40;
+    let mut world = TestBroker::new(BrokerOptions { memory_bytes_max, ..BrokerOptions::default() });
+    let id = world.connect();
+    let queues = fan_out(&mut world, id, COUNT);
+    let login = Login { heartbeat_s: 60, ..Login::default() };
+    let readers: Vec<ConnectionId> = queues.iter().map(|_| world.connect_as(login.clone())).collect();
+    for (reader, queue) in readers.iter().zip(&queues) {
+        drop(world.ask(*reader, 1, ChannelOpen::default()));
+        drop(world.consume(*reader, queue, "c", true));
+    }
+    (0..10).for_each(|_| world.publish(id, "amq.fanout", "", &[7; 10_000]));
+    rest(&mut world);
+    readers.iter().for_each(|reader| world.broker.set_writable(*reader, false));
+    let other = world.connect();
+    world.declare(other, "large");
+    world.publish(other, "", "large", &vec![7; 4 << 20]);
+    world.send(other, 1, BasicConsume { queue: "large", no_ack: true, ..Default::default() });
+    let mut got = 0;
+    for second in 1..=seconds {
+        world.now += 1_000_000;
+        if second % 30 == 0 {
+            for reader in &readers[..2] {
+                world.broker.set_writable(*reader, true);
+                world.broker.written(*reader, 100);
+                world.broker.set_writable(*reader, false);
+            }
+        }
+        readers.iter().for_each(|reader| world.broker.receive(*reader, &crate::amqp::frame::HEARTBEAT, world.now));
+        (0..10).for_each(|_| world.broker.tick(world.now, 0));
+        rest(&mut world);
+        for reader in readers.iter().filter(|reader| world.broker.is_over(**reader)).copied().collect::<Vec<_>>() {
+            assert_eq!(world.broker.output(reader, &mut Vec::new()), Flow::Ended);
+        }
+        got += bodies(&world.seen(other)).len();
+    }
+    (COUNT + 2 - world.broker.metrics().connections as usize, got == 1)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn clients_that_do_not_read_hold_up_large_messages_of_others_for_a_minute_at_most() {
+    assert_eq!(after_not_reading(12 * MEBIBYTE, 55), (0, false), "nobody is cut in a minute");
+    assert_eq!(after_not_reading(12 * MEBIBYTE, 65), (38, true), "those that take a little stay");
+    assert_eq!(after_not_reading(500 * MEBIBYTE, 300), (0, true), "nobody is cut where there is room");
 }
 
 #[test]

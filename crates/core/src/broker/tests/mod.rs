@@ -18,6 +18,7 @@ mod opening_streams;
 mod permissions;
 mod pricing;
 mod purging;
+mod reader_memory;
 mod refusing;
 mod shortage;
 mod stream_model;

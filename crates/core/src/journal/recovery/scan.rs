@@ -135,16 +135,19 @@ impl Scanner {
             self.block = Some(found);
             return Ok(());
         }
-        let size = (end - self.offset).max(CHUNK_BYTES.min(self.limit.saturating_sub(self.offset)));
-        let mut bytes = spare.and_then(|block| Arc::try_unwrap(block).ok()).map_or_else(Vec::new, |block| block.bytes);
-        make_room(&mut bytes, size as usize);
+        let size = (end - self.offset).max(CHUNK_BYTES.min(self.limit.saturating_sub(self.offset))) as usize;
+        let spare = spare.and_then(|block| Arc::try_unwrap(block).ok()).map(|block| block.bytes);
+        // The room of a large record does not stay.
+        let mut bytes =
+            spare.filter(|bytes| bytes.capacity() <= size.max(2 * CHUNK_BYTES as usize)).unwrap_or_default();
+        make_room(&mut bytes, size);
         let read = self.file.read_at(self.offset, &mut bytes)?;
         bytes.truncate(read);
-        let block = Arc::new(Block { start: self.offset, bytes, synced: self.synced });
-        if let Some((blocks, segment)) = &self.shared {
-            blocks.add(*segment, &block);
-        }
-        self.block = Some(block);
+        let block = Block::new(self.offset, bytes, self.synced);
+        self.block = Some(match &self.shared {
+            Some((blocks, segment)) => blocks.add(*segment, block),
+            None => Arc::new(block),
+        });
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -47,6 +47,8 @@ pub(crate) struct CommitQueue {
     /// Held while committing: nobody else may sync again what has just failed.
     turn: Mutex<()>,
     wake: Box<dyn Fn() + Send + Sync>,
+    /// The memory of what readers of all its logs have read.
+    block_bytes: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -78,6 +80,7 @@ impl Committer {
             failed: OnceLock::new(),
             turn: Mutex::default(),
             wake: Box::new(wake),
+            block_bytes: Arc::default(),
         };
         Self { queue: Arc::new(queue), thread: None }
     }
@@ -103,6 +106,12 @@ impl Committer {
     #[must_use]
     pub fn failed(&self) -> Option<&str> {
         self.queue.failed()
+    }
+
+    /// The memory of what readers of its logs have read and may still need.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        self.queue.block_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn queue(&self) -> &Arc<CommitQueue> {
@@ -133,6 +142,10 @@ impl Drop for Committer {
 impl CommitQueue {
     fn lock(&self) -> MutexGuard<'_, CommitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn block_bytes(&self) -> &Arc<AtomicU64> {
+        &self.block_bytes
     }
 
     /// Adds a log that has something to commit. It does so once, until its turn comes.

@@ -46,6 +46,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl SharedLog {
     pub fn new(recovered: RecoveredLog, options: LogOptions, queue: Arc<CommitQueue>) -> Self {
+        let blocks = Arc::new(Blocks::counted_in(queue.block_bytes()));
         let next = recovered.next;
         let ordinal = recovered.segments.last().map_or_else(SegmentNumber::default, |meta| meta.name.ordinal);
         // A segment that is missing for good had a number, too.
@@ -80,7 +81,7 @@ impl SharedLog {
             writing: Mutex::new(SegmentWriter::new(recovered.active, recovered.mark, next.previous())),
             catalog: Mutex::new(catalog),
             files: Mutex::default(),
-            blocks: Arc::default(),
+            blocks,
             synced: AtomicU64::new(next.previous().0),
             pending_bytes: AtomicUsize::new(0),
             heads_bytes: AtomicUsize::new(0),

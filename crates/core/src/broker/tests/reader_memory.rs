@@ -1,0 +1,150 @@
+//! Readers of streams take no more memory together than the broker may have.
+
+use super::client::{TestBroker, closed, published, table, text};
+use super::streaming::{declare, offsets, read};
+use crate::amqp::method::{BasicAck, BasicConsume};
+use crate::amqp::{BasicProperties, FieldValue, PropertyFields};
+use crate::broker::{BrokerOptions, ConnectionId};
+use crate::journal::SimulatedDisk;
+
+const MEBIBYTE: u64 = 1 << 20;
+const READERS: usize = 60;
+
+/// Readers of a stream of a connection each, and the offsets that each has got.
+struct ManyReaders {
+    world: TestBroker,
+    publisher: ConnectionId,
+    readers: Vec<ConnectionId>,
+    offsets: Vec<Vec<i64>>,
+    missed: Vec<i64>,
+    /// The most memory that was in use.
+    most: u64,
+}
+
+impl ManyReaders {
+    fn new(memory_bytes_max: u64, arguments: &[(&str, FieldValue)]) -> Self {
+        let options = BrokerOptions { memory_bytes_max, ..BrokerOptions::default() };
+        let mut world = TestBroker::on_disk(&SimulatedDisk::new(), options).0;
+        let publisher = world.connect();
+        declare(&mut world, publisher, arguments);
+        let readers = (0..READERS).map(|_| world.connect()).collect();
+        let (offsets, missed) = (vec![Vec::new(); READERS], vec![0; READERS]);
+        Self { world, publisher, readers, offsets, missed, most: 0 }
+    }
+
+    fn publish(&mut self, size: usize) {
+        let bytes = published("", "log", &PropertyFields::default(), &vec![7; size]);
+        self.world.broker.receive(self.publisher, &bytes, self.world.now);
+        self.work();
+        self.world.commit();
+    }
+
+    fn consume(&mut self) {
+        for (index, reader) in self.readers.iter().enumerate() {
+            let arguments = table(&[("x-stream-offset", text("first"))]);
+            let consume =
+                BasicConsume { queue: "log", consumer_tag: "c", no_ack: true, arguments, ..Default::default() };
+            let seen = self.world.ask(*reader, 1, consume);
+            assert_eq!(closed(&seen), None);
+            self.offsets[index].extend(offsets(&seen));
+        }
+    }
+
+    fn work(&mut self) {
+        while self.world.broker.has_work() {
+            self.world.broker.work(self.world.now);
+        }
+    }
+
+    /// Let everybody take what there is, and a tenth of a second pass.
+    fn round(&mut self) {
+        self.work();
+        self.most = self.most.max(self.world.broker.memory().total());
+        for (index, reader) in self.readers.iter().enumerate() {
+            let seen = self.world.seen(*reader);
+            self.offsets[index].extend(offsets(&seen));
+            let missed = seen.iter().filter_map(|seen| {
+                BasicProperties::from_checked(&seen.properties).headers()?.get("x-stream-missed")?.as_i64()
+            });
+            self.missed[index] += missed.sum::<i64>();
+        }
+        self.world.now += 100_000;
+        self.world.broker.tick(self.world.now, 0);
+    }
+
+    /// Go on until all have got this number of messages; return the number of rounds.
+    fn rounds(&mut self, count: usize) -> usize {
+        let rounds = (0..READERS).find(|_| {
+            self.round();
+            self.offsets.iter().all(|offsets| offsets.len() == count)
+        });
+        rounds.unwrap_or_else(|| panic!("{:?} {:?}", self.offsets, self.world.broker.memory()))
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_large_message_is_copied_to_readers_as_memory_allows() {
+    for is_live in [false, true] {
+        let mut many =
+            ManyReaders::new(64 * MEBIBYTE, &[("x-stream-max-segment-size-bytes", FieldValue::I32(16 << 20))]);
+        if is_live {
+            many.consume();
+            many.round();
+            assert_eq!(many.world.broker.live_reader_count(), READERS);
+        }
+        many.publish(4 << 20);
+        if !is_live {
+            many.consume();
+        }
+        let rounds = many.rounds(1);
+        assert!((32 * MEBIBYTE..=66 * MEBIBYTE).contains(&many.most), "{} bytes are in use", many.most);
+        assert!((3..20).contains(&rounds), "{rounds} rounds");
+        many.publish(1);
+        many.rounds(2);
+        assert!(many.offsets.iter().all(|offsets| *offsets == [1, 2]), "{:?}", many.offsets);
+        assert_eq!(many.world.broker.live_reader_count(), READERS);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn readers_of_a_stream_without_history_are_told_of_a_message_that_there_was_no_memory_for() {
+    let mut many = ManyReaders::new(64 * MEBIBYTE, &[("x-max-length-bytes", FieldValue::I32(0))]);
+    many.consume();
+    many.round();
+    many.publish(4 << 20);
+    many.round();
+    assert!(many.most <= 66 * MEBIBYTE, "{} bytes are in use", many.most);
+    many.round();
+    many.publish(1);
+    many.round();
+    for (offsets, missed) in many.offsets.iter().zip(&many.missed) {
+        assert_eq!(offsets.len() as i64 + missed, 2, "{offsets:?} and {missed} missed");
+    }
+    let told = many.missed.iter().sum::<i64>();
+    assert!((20..60).contains(&told), "{told} readers were told");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn readers_that_are_far_from_each_other_keep_little_of_what_they_read() {
+    let mut many = ManyReaders::new(16 * MEBIBYTE, &[]);
+    for _ in 0..READERS {
+        many.publish(300 * 1024);
+    }
+    for index in 0..READERS {
+        let start = [("x-stream-offset", FieldValue::I64(1 + index as i64))];
+        many.offsets[index] = offsets(&read(&mut many.world, many.readers[index], 1, &start));
+    }
+    many.rounds(1);
+    assert!(many.world.broker.memory().journal < 3 * MEBIBYTE, "{:?}", many.world.broker.memory());
+    for reader in &many.readers {
+        many.world.send(*reader, 1, BasicAck { delivery_tag: 1, multiple: false });
+    }
+    many.publish(1);
+    many.rounds(2);
+    for (index, offsets) in many.offsets.iter().enumerate() {
+        assert_eq!(*offsets, [1 + index as i64, 2 + index as i64]);
+    }
+}
