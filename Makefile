@@ -16,7 +16,7 @@ SIMULATIONS ?= 2000
 WORKLOAD ?=
 MIRI_TESTS ?=
 # At most so many groups of tests at a time, each in a process of its own (tests/groups.py makes them).
-WORKERS ?= 2
+WORKERS ?= 3
 # Tests that hold the clock to a bound are left out: measuring makes everything slower.
 COVERAGE_TESTS ?= not spark and not serial
 BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/cut_%.py benchmarks/write_%.py, $(wildcard benchmarks/*.py))
