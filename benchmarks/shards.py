@@ -26,7 +26,8 @@ import pyarrow as pa
 from _results import Results
 
 import tamis
-from tamis.engine.shards import DIRECTORY, ShardDirectory, write_shards
+from tamis.engine.shard_directory import DIRECTORY, ShardDirectory
+from tamis.engine.shards import write_shards
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,15 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
-from tamis.engine.shards import (
-    DIRECTORY,
-    LISTED_MAX,
-    SHARDS_MAX,
-    ShardDirectory,
-    positions_path,
-    snapshot_path,
-    write_shards,
-)
+from tamis.engine.shard_directory import DIRECTORY, LISTED_MAX, ShardDirectory
+from tamis.engine.shards import SHARDS_MAX, positions_path, snapshot_path, write_shards
 from tamis.errors import ConfigError, SnapshotError, TamisError
 from tests import oracle
 
@@ -102,7 +95,7 @@ def test_shards_match_what_one_engine_matches(
     engine: tamis.Engine[str] = tamis.Engine()
     pairs = [(f"q{number}", query) for number, query in enumerate(queries)]
     engine.add_many(pairs)
-    with TemporaryDirectory() as scratch, patch("tamis.engine.shards.LISTED_MAX", listed_max):
+    with TemporaryDirectory() as scratch, patch("tamis.engine.shard_directory.LISTED_MAX", listed_max):
         folder = Path(scratch, "shards")
         summary = write_shards(pairs, folder, shards)
         assert summary.queries == len(queries)
@@ -207,7 +200,7 @@ def test_many_values_lead_to_shards_by_ranges(tmp_path: Path) -> None:
 @pytest.mark.parametrize("last", ["z", "\ud7ff", "\U0010ffff", ""])
 def test_a_range_of_topics_has_all_that_begin_with_its_last(tmp_path: Path, last: str) -> None:
     rules = {last: f"topic = '{last}'", "pattern": (f"{last}.#", "topic"), "first": "topic = ''"}
-    with patch("tamis.engine.shards.LISTED_MAX", 0):
+    with patch("tamis.engine.shard_directory.LISTED_MAX", 0):
         write_shards({f"k{key}": it for key, it in rules.items()}, tmp_path / "shards", 1)
         for topic in ("", last, f"{last}.x", f"{last}.\U0010ffff"):
             assert ones(tmp_path / "shards", json.dumps({"topic": topic})) == [0]

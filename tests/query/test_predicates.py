@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from tamis.engine.shards import DIRECTORY, ShardDirectory, snapshot_path, write_shards
+from tamis.engine.shard_directory import DIRECTORY, ShardDirectory
+from tamis.engine.shards import snapshot_path, write_shards
 from tamis.errors import ConfigError
 from tamis.query import compile_query, predicates
 

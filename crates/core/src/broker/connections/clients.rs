@@ -431,7 +431,7 @@ impl Clients {
         let connection = &mut self.connections[slot];
         if !connection.awaits_tick {
             connection.awaits_tick = true;
-            self.awaiting_tick.push(Handle { id: slot, serial: connection.serial });
+            self.awaiting_tick.push(connection.handle(slot));
         }
     }
 

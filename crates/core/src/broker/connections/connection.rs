@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::broker::clock::Micros;
 use crate::broker::connections::output_buffer::OutputBuffer;
 use crate::broker::consumers::settlement::Settle;
-use crate::broker::ids::{ChannelSlot, PrincipalSlot, Serial};
+use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle, PrincipalSlot, Serial};
 use crate::broker::options::BrokerOptions;
 use crate::broker::topology::{QueueId, VhostId};
 
@@ -120,6 +120,12 @@ pub(crate) struct PeerInfo {
 }
 
 impl Connection {
+    /// The handle of what is in this slot.
+    #[inline]
+    pub fn handle(&self, slot: ConnectionSlot) -> Handle<ConnectionSlot> {
+        Handle { id: slot, serial: self.serial }
+    }
+
     /// A connection that was taken over from the control plane just now.
     pub fn new(
         login: Login,

@@ -17,7 +17,7 @@
 
 use crate::broker::Broker;
 use crate::broker::clock::Micros;
-use crate::broker::ids::{ConnectionSlot, Handle};
+use crate::broker::ids::ConnectionSlot;
 
 impl Broker {
     /// Let turns end in time, also when what they do takes longer than usual.
@@ -34,7 +34,7 @@ impl Broker {
         connection.is_suspended = true;
         if !connection.is_resting {
             connection.is_resting = true;
-            self.turn.resting.push_back(Handle { id: slot, serial: connection.serial });
+            self.turn.resting.push_back(connection.handle(slot));
         }
         self.clients.touch(slot);
     }

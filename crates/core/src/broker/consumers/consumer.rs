@@ -30,8 +30,10 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    pub fn handle(&self, number: ConsumerSlot) -> Handle<ConsumerSlot> {
-        Handle { id: number, serial: self.serial }
+    /// The handle of what is in this slot.
+    #[inline]
+    pub fn handle(&self, slot: ConsumerSlot) -> Handle<ConsumerSlot> {
+        Handle { id: slot, serial: self.serial }
     }
 
     /// The tag without its length.

@@ -11,7 +11,7 @@ use crate::broker::clock::NEVER;
 use crate::broker::connections::delivery_frames::{GET_OK, put_method};
 use crate::broker::connections::output_buffer::CROWDED_BYTES;
 use crate::broker::consumers::unacknowledged::{CoarseTime, Delivery};
-use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle, MessageId};
+use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, MessageId};
 use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::letter::Reason;
 use crate::broker::topology::QueueId;
@@ -165,7 +165,7 @@ impl Broker {
         }
         queue.unacknowledged += 1;
         let delivered = CoarseTime::at(self.clock.now());
-        outlet.await_acknowledgement(slot, tag, entry, (Handle { id, serial: queue.serial }, delivered))
+        outlet.await_acknowledgement(slot, tag, entry, (queue.handle(id), delivered))
     }
 
     /// Settle an entry whose message cannot be read, and tell operators. Returns false: it was not delivered.
@@ -204,7 +204,7 @@ impl Broker {
         if !no_ack {
             let queue = &mut self.queues[id];
             queue.unacknowledged += 1;
-            let queue = Handle { id, serial: queue.serial };
+            let queue = queue.handle(id);
             let delivered = CoarseTime::at(self.clock.now());
             self.clients.await_acknowledgement(slot, Delivery { tag, entry, queue, consumer: None, delivered });
         }

@@ -9,7 +9,7 @@ use crate::broker::Broker;
 use crate::broker::access::ANY_KEY;
 use crate::broker::access::control::{Resource, Verb};
 use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, ConnectionId, ConsumerSlot, Handle, JOURNAL, PURGES, RETIRED};
+use crate::broker::ids::{ChannelSlot, ConnectionId, ConsumerSlot, JOURNAL, PURGES, RETIRED};
 use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::policy::{DeadLetters, Policy, QueueKind};
 use crate::broker::queues::queue::Queue;
@@ -120,7 +120,7 @@ impl Broker {
 
     /// A name for a queue that was declared without one: the one that it was given before it waited for its files.
     fn new_queue_name(&mut self, channel: ChannelSlot) -> Box<str> {
-        let handle = Handle { id: channel, serial: self.clients[channel].serial };
+        let handle = self.clients[channel].handle(channel);
         self.durability.generated_name(handle).unwrap_or_else(|| self.unique.next_name("amq.gen-").into())
     }
 
@@ -264,7 +264,7 @@ impl Broker {
         match (&queue.stream, queue.durable_id) {
             (Some(stream), _) => self.drop_stream(id, stream),
             (None, Some(durable_id)) if queue.unacknowledged > 0 => {
-                let handle = Handle { id, serial: queue.serial };
+                let handle = queue.handle(id);
                 self.durability.queue_deleted(handle, durable_id, queue.unacknowledged);
             }
             _ => {}

@@ -4,7 +4,7 @@ use crate::amqp::method::{BasicAck, BasicNack};
 use crate::amqp::{AmqpError, ReplyCode};
 use crate::broker::Broker;
 use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, Handle};
+use crate::broker::ids::ChannelSlot;
 use crate::broker::publishing::confirms::{Confirms, DiskMark, DiskMarks};
 
 impl Broker {
@@ -89,7 +89,7 @@ impl Broker {
         let it = &mut self.clients[channel];
         if !it.is_awaiting {
             it.is_awaiting = true;
-            let handle = Handle { id: channel, serial: it.serial };
+            let handle = it.handle(channel);
             self.publishing.awaiting.push(handle);
         }
     }

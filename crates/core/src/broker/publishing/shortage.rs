@@ -134,7 +134,7 @@ impl Backpressure {
         }
         if !connection.is_blocked {
             connection.is_blocked = true;
-            self.blocked.push(Handle { id: slot, serial: connection.serial });
+            self.blocked.push(connection.handle(slot));
             clients.touch(slot);
         }
         let connection = &mut clients[slot];

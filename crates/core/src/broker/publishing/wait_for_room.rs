@@ -41,11 +41,11 @@ impl Broker {
             return Err(error(ReplyCode::PreconditionFailed, &reason));
         }
         it.has_waiting_senders = true;
-        let queue = Handle { id: queue, serial: it.serial };
+        let queue = it.handle(queue);
         let channel = &mut self.clients[slot];
         let since = self.clock.now();
         channel.waiting = Some(Box::new(WaitingMessage { queue, joined, flags, since }));
-        self.waiting_senders.push(queue, Handle { id: slot, serial: channel.serial });
+        self.waiting_senders.push(queue, channel.handle(slot));
         self.backpressure.count_unfinished(&mut self.clients[slot]);
         self.metrics.senders_waited += 1;
         Ok(())
@@ -83,7 +83,7 @@ impl Broker {
 
     /// Whether the transaction of this channel is carried out.
     fn is_committing(&self, slot: ChannelSlot) -> bool {
-        self.publishing.is_committing(Handle { id: slot, serial: self.clients[slot].serial })
+        self.publishing.is_committing(self.clients[slot].handle(slot))
     }
 
     fn waits_behind(&self, connection: ConnectionSlot, frame: &Frame<'_>) -> bool {

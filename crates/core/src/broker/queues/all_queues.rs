@@ -114,7 +114,7 @@ impl Queues {
         let size = messages.get(queue.front()?.message).size();
         let entry = queue.pop(size, &mut self.chunks);
         if queue.has_waiting_senders {
-            self.relieved.push(Handle { id, serial: queue.serial });
+            self.relieved.push(queue.handle(id));
         }
         if queue.has_expiring() {
             self.set_timer(id);
@@ -126,14 +126,14 @@ impl Queues {
     pub fn note_room(&mut self, id: QueueId) {
         let queue = &self.queues[id];
         if queue.has_waiting_senders {
-            self.relieved.push(Handle { id, serial: queue.serial });
+            self.relieved.push(queue.handle(id));
         }
     }
 
     /// Note that a queue may have room for senders that wait.
     fn relieve(&mut self, id: QueueId, queue: &Queue) {
         if queue.has_waiting_senders {
-            self.relieved.push(Handle { id, serial: queue.serial });
+            self.relieved.push(queue.handle(id));
         }
     }
 
@@ -180,7 +180,7 @@ impl Queues {
         let queue = &mut self.queues[id];
         if !queue.is_spillable && queue.ready().can_spill() {
             queue.is_spillable = true;
-            self.spillable.push_back(Handle { id, serial: queue.serial });
+            self.spillable.push_back(queue.handle(id));
         }
     }
 
@@ -261,7 +261,7 @@ impl Queues {
         let queue = &mut self.queues[id];
         if !queue.awaits_memory {
             queue.awaits_memory = true;
-            self.awaiting_memory.push(Handle { id, serial: queue.serial });
+            self.awaiting_memory.push(queue.handle(id));
         }
     }
 
@@ -328,7 +328,7 @@ impl Queues {
     /// Remove this queue later, because its connection is gone.
     pub fn abandon(&mut self, id: QueueId) {
         if let Some(queue) = self.queues.get(id) {
-            self.abandoned.push(Handle { id, serial: queue.serial });
+            self.abandoned.push(queue.handle(id));
         }
     }
 
@@ -352,7 +352,7 @@ impl Queues {
     pub fn drain(&mut self, id: QueueId, is_purge: bool) -> u32 {
         let queue = &mut self.queues[id];
         if queue.has_waiting_senders {
-            self.relieved.push(Handle { id, serial: queue.serial });
+            self.relieved.push(queue.handle(id));
         }
         let entries = queue.drain();
         let count = entries.len() as u32;

@@ -119,7 +119,7 @@ impl Broker {
         }
         let it = &self.queues[id];
         let to = it.policy.dead_letters.as_ref()?;
-        let queue = Handle { id, serial: it.serial };
+        let queue = it.handle(id);
         if let Some(known) = self.letters.source_of(queue, it.durable_id) {
             return Some(known);
         }

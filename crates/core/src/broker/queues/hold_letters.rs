@@ -34,7 +34,7 @@ impl Broker {
     /// The first of the queues that a letter is routed to which has no room for it, and would drop it.
     pub(super) fn first_full(&self, routed: &[QueueId], size: usize) -> Option<Handle<QueueId>> {
         let full = routed.iter().copied().find(|id| self.queues[*id].holds_up(size))?;
-        Some(Handle { id: full, serial: self.queues[full].serial })
+        Some(self.queues[full].handle(full))
     }
 
     /// Let a letter wait at its source: for room in a queue, or for a queue that it is routed to.

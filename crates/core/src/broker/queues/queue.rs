@@ -8,12 +8,13 @@ use std::sync::Arc;
 use crate::broker::clock::{Clock, Micros, NEVER};
 use crate::broker::consumers::consumer::Ring;
 use crate::broker::durable::DefinitionId;
-use crate::broker::ids::{ConsumerSlot, MessageId, Serial};
+use crate::broker::ids::{ConsumerSlot, Handle, MessageId, Serial};
 use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
 use crate::broker::queues::entries::{Entries, QueueEntry};
 use crate::broker::queues::held_letters::HeldLetters;
 use crate::broker::queues::policy::{Overflow, Policy};
 use crate::broker::streams::stream::Stream;
+use crate::broker::topology::QueueId;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -54,6 +55,12 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// The handle of what is in this slot.
+    #[inline]
+    pub fn handle(&self, id: QueueId) -> Handle<QueueId> {
+        Handle { id, serial: self.serial }
+    }
+
     pub fn new(policy: Policy, serial: Serial, now: Micros) -> Self {
         Self {
             creator: None,

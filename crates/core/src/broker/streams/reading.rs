@@ -21,7 +21,7 @@ use crate::broker::connections::turn::STEP_NS;
 use crate::broker::consumers::unacknowledged::CoarseTime;
 use crate::broker::durable::DefinitionId;
 use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle, MessageId};
+use crate::broker::ids::{ChannelSlot, ConsumerSlot, MessageId};
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::entries::QueueEntry;
@@ -78,7 +78,7 @@ impl Broker {
         let opened = opened.map_err(|reason| cannot_be_opened(name, &reason))?;
         if opened.is_none() {
             let it = &self.clients[channel];
-            let generated = is_generated.then(|| (Handle { id: channel, serial: it.serial }, name.into()));
+            let generated = is_generated.then(|| (it.handle(channel), name.into()));
             let connection = it.connection;
             self.durability.await_opening(key, self.clients.id(connection), generated);
             self.hold(connection);
@@ -359,7 +359,7 @@ impl Broker {
         queue.unacknowledged += 1;
         let entry = QueueEntry::new(sequence.0, MessageId::NONE, NEVER);
         let delivered = CoarseTime::at(self.clock.now());
-        outlet.await_acknowledgement(slot, tag, entry, (Handle { id, serial: queue.serial }, delivered));
+        outlet.await_acknowledgement(slot, tag, entry, (queue.handle(id), delivered));
     }
 }
 

@@ -25,7 +25,7 @@ impl Broker {
     pub(in crate::broker::publishing) fn carry_out(&mut self, channel: ChannelSlot, routes: Vec<CheckedRoute>) {
         let sender = Arc::clone(&self.clients[self.clients[channel].connection].about);
         let it = &mut self.clients[channel];
-        let handle = Handle { id: channel, serial: it.serial };
+        let handle = it.handle(channel);
         let Some(transaction) = &mut it.transaction else { return };
         let size_bytes = transaction.size_bytes() as u64;
         let settlements = transaction.take_settlements().into_iter().rev();

@@ -9,7 +9,7 @@ use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
 use crate::broker::Broker;
 use crate::broker::addresses::stamp::STAMP_BYTES_MAX;
 use crate::broker::errors::{FailedAt, error};
-use crate::broker::ids::{ChannelSlot, Handle};
+use crate::broker::ids::ChannelSlot;
 use crate::broker::parts::Parts;
 use crate::broker::publishing::further_keys::may_have_copies;
 use crate::broker::publishing::publish::cannot_keep;
@@ -88,7 +88,7 @@ impl Broker {
             let is_addressed = self.check_message(channel, message, routed, check)?;
             self.turn.spend(1 + routed.len() as u32 / 8);
             handles.clear();
-            handles.extend(routed.iter().map(|&id| Handle { id, serial: self.queues[id].serial }));
+            handles.extend(routed.iter().map(|&id| self.queues[id].handle(id)));
             check.add(&handles, is_addressed);
             if check.size_bytes() > ROUTES_BYTES_MAX {
                 let reason = "the messages of one transaction go to too many different sets of queues";
