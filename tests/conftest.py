@@ -33,10 +33,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the tests of the Spark session come first: no group takes longer."""
+    """Let the tests of the Spark sessions come first, and then other files with Spark.
+
+    A long group that began last would leave the other workers idle.
+    """
     from tests.groups import SPARK, group_of
 
-    items.sort(key=lambda item: group_of(item.location[0]) != SPARK)
+    with_spark = {item.location[0] for item in items if item.get_closest_marker("spark")}
+    items.sort(key=lambda item: (group_of(item.location[0]) not in SPARK, item.location[0] not in with_spark))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,7 @@
-"""Groups test files for the workers of pytest-xdist: all that use the Spark session are one, so it starts once."""
+"""Groups test files for the workers of pytest-xdist: all that use a Spark session are two, so that it starts twice.
+
+The fault tests with a session are a group of their own: they wait for programs that they start and kill, and take as
+long as all others with a session together."""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from pathlib import Path
 
 from xdist.scheduler import LoadFileScheduling
 
-SPARK = "spark"
+SPARK = ("spark", "spark and faults")
+"""The groups that share a session."""
 PROJECT = Path(__file__).resolve().parent.parent
 SESSION_FIXTURES = re.compile(r"spark: SparkSession|workshop: Workshop")
 
@@ -22,5 +26,7 @@ class GroupScheduling(LoadFileScheduling):
 
 @functools.cache
 def group_of(file: str) -> str:
-    """Return the group of a file, which is named from the project's folder: its own, or that of the session."""
-    return SPARK if SESSION_FIXTURES.search((PROJECT / file).read_text(encoding="utf-8")) else file
+    """Return the group of a file, which is named from the project's folder: its own, or one of those with a session."""
+    if SESSION_FIXTURES.search((PROJECT / file).read_text(encoding="utf-8")):
+        return SPARK[file.startswith("tests/faults/")]
+    return file
