@@ -97,6 +97,12 @@ def throughput(results: Results, server: MeasuredServer, count: int, runs: int) 
     results.table("throughput", f"{count:,} messages of 256 B; medians of {runs} runs", columns, records, notes)
 
 
+def percentiles_us(times_s: list[float]) -> dict[str, float]:
+    """Return the percentiles of times in seconds, in µs."""
+    ordered = sorted(times_s)
+    return {"p50": ordered[len(ordered) // 2] * 1e6, "p99": ordered[len(ordered) * 99 // 100] * 1e6}
+
+
 def disk_times(folder: Path, count: int) -> dict[str, float]:
     """Measure the least that a message on disk can take: a write into a file that has its size, and its fdatasync."""
     with (folder / "alone").open("w+b", buffering=0) as file:
@@ -108,8 +114,7 @@ def disk_times(folder: Path, count: int) -> dict[str, float]:
             os.pwrite(file.fileno(), BODY, number * 512)
             os.fdatasync(file.fileno())
             times.append(time.perf_counter() - began)
-    times.sort()
-    return {"p50": times[count // 2] * 1e6, "p99": times[count * 99 // 100] * 1e6}
+    return percentiles_us(times)
 
 
 def latency(results: Results, server: MeasuredServer, folder: Path, count: int, runs: int) -> None:
@@ -122,8 +127,7 @@ def latency(results: Results, server: MeasuredServer, folder: Path, count: int, 
                 publisher, consumer, queue = open_pair(server, kind, stack)
                 message, counter = publish_bytes("", queue, BODY, **kind.properties), FrameCounter()
                 times = [round_trip(publisher, consumer, message, counter) for _ in range(count)]
-            times.sort()
-            return {"p50": times[count // 2] * 1e6, "p99": times[count * 99 // 100] * 1e6}
+            return percentiles_us(times)
 
         records.append({"what": kind.name, **median_of(runs, once)})
     for stream, classic in ((2, 0), (3, 1)):

@@ -54,7 +54,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Return the one Spark session of the run, which takes seconds to start; its tests have the mark `spark`."""
+    """Return the one Spark session of this process, which takes seconds to start; its tests have the mark `spark`."""
     pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'tamis[spark]'")
     from tamis.spark import JavaNotFoundError, close_session, session
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from xdist.scheduler import LoadFileScheduling
 
 SPARK = ("spark", "spark and faults")
-"""The groups that share a session."""
+"""The groups whose tests share a session, each group one of its own."""
 PROJECT = Path(__file__).resolve().parent.parent
 SESSION_FIXTURES = re.compile(r"spark: SparkSession|workshop: Workshop")
 

@@ -30,7 +30,12 @@ _FIXED = {
     "table_depth": Limit("levels of a table in headers or arguments", "the channel is closed with 406"),
     "table_bytes": Limit("a table in headers or arguments", "the channel is closed with 406", "bytes"),
     "consumers": Limit("consumers of a channel", "the connection is closed with 530"),
-    "output_bytes": Limit("what a client does not read", "its consumers wait; others are not affected", "bytes"),
+    "output_bytes": Limit(
+        "what a client does not read",
+        "its consumers wait; others are not affected. While many do not read, one that takes nothing for a minute is "
+        "disconnected",
+        "bytes",
+    ),
     "transaction_bytes": Limit("messages of one transaction", "the connection is closed with 506", "bytes"),
     "further_keys": Limit("further keys of a message in `CC` and `BCC`", "the channel is closed with 406"),
     "letters": Limit("dead letters that wait", "publishers wait, without being told, until half of them are published"),

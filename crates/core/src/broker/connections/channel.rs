@@ -120,12 +120,6 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// The handle of what is in this slot.
-    #[inline]
-    pub fn handle(&self, slot: ChannelSlot) -> Handle<ChannelSlot> {
-        Handle { id: slot, serial: self.serial }
-    }
-
     pub fn new(connection: ConnectionSlot, number: u16, serial: Serial) -> Self {
         Self {
             connection,
@@ -151,6 +145,12 @@ impl Channel {
             is_timed: false,
             memo: None,
         }
+    }
+
+    /// The handle of what is in this slot.
+    #[inline]
+    pub fn handle(&self, slot: ChannelSlot) -> Handle<ChannelSlot> {
+        Handle { id: slot, serial: self.serial }
     }
 
     /// Confirm messages from now on.

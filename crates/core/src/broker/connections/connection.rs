@@ -120,12 +120,6 @@ pub(crate) struct PeerInfo {
 }
 
 impl Connection {
-    /// The handle of what is in this slot.
-    #[inline]
-    pub fn handle(&self, slot: ConnectionSlot) -> Handle<ConnectionSlot> {
-        Handle { id: slot, serial: self.serial }
-    }
-
     /// A connection that was taken over from the control plane just now.
     pub fn new(
         login: Login,
@@ -178,6 +172,12 @@ impl Connection {
             bytes_in: 0,
             bytes_out: 0,
         }
+    }
+
+    /// The handle of what is in this slot.
+    #[inline]
+    pub fn handle(&self, slot: ConnectionSlot) -> Handle<ConnectionSlot> {
+        Handle { id: slot, serial: self.serial }
     }
 
     /// The slot of an open channel.

@@ -55,12 +55,6 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// The handle of what is in this slot.
-    #[inline]
-    pub fn handle(&self, id: QueueId) -> Handle<QueueId> {
-        Handle { id, serial: self.serial }
-    }
-
     pub fn new(policy: Policy, serial: Serial, now: Micros) -> Self {
         Self {
             creator: None,
@@ -85,6 +79,12 @@ impl Queue {
             expiring: 0,
             position: 0,
         }
+    }
+
+    /// The handle of what is in this slot.
+    #[inline]
+    pub fn handle(&self, id: QueueId) -> Handle<QueueId> {
+        Handle { id, serial: self.serial }
     }
 
     /// A new entry for a message, to be pushed or delivered at once.

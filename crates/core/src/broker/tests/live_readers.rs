@@ -200,7 +200,7 @@ fn a_stream_that_is_deleted_leaves_nothing_of_its_live_readers() {
 /// The numbers that a reader got, each with how many it was told to have missed before.
 type Numbers = Vec<(i64, i64)>;
 
-fn numbers(seen: &[ReceivedMethod]) -> Numbers {
+pub(super) fn numbers(seen: &[ReceivedMethod]) -> Numbers {
     let missed = |seen: &ReceivedMethod| {
         BasicProperties::from_checked(&seen.properties).headers()?.get("x-stream-missed")?.as_i64()
     };

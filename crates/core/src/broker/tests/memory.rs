@@ -27,7 +27,7 @@ fn fan_out(world: &mut TestBroker, id: ConnectionId, count: usize) -> Vec<&'stat
     queues
 }
 
-fn rest(world: &mut TestBroker) {
+pub(super) fn rest(world: &mut TestBroker) {
     while world.broker.has_work() {
         world.broker.work(world.now);
     }

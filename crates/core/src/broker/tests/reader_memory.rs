@@ -1,9 +1,11 @@
 //! Readers of streams take no more memory together than the broker may have.
 
 use super::client::{TestBroker, closed, published, table, text};
+use super::live_readers::numbers;
+use super::memory::rest;
 use super::streaming::{declare, offsets, read};
 use crate::amqp::method::{BasicAck, BasicConsume};
-use crate::amqp::{BasicProperties, FieldValue, PropertyFields};
+use crate::amqp::{FieldValue, PropertyFields};
 use crate::broker::{BrokerOptions, ConnectionId};
 use crate::journal::SimulatedDisk;
 
@@ -35,7 +37,7 @@ impl ManyReaders {
     fn publish(&mut self, size: usize) {
         let bytes = published("", "log", &PropertyFields::default(), &vec![7; size]);
         self.world.broker.receive(self.publisher, &bytes, self.world.now);
-        self.work();
+        rest(&mut self.world);
         self.world.commit();
     }
 
@@ -50,23 +52,15 @@ impl ManyReaders {
         }
     }
 
-    fn work(&mut self) {
-        while self.world.broker.has_work() {
-            self.world.broker.work(self.world.now);
-        }
-    }
-
     /// Let everybody take what there is, and a tenth of a second pass.
     fn round(&mut self) {
-        self.work();
+        rest(&mut self.world);
         self.most = self.most.max(self.world.broker.memory().total());
         for (index, reader) in self.readers.iter().enumerate() {
-            let seen = self.world.seen(*reader);
-            self.offsets[index].extend(offsets(&seen));
-            let missed = seen.iter().filter_map(|seen| {
-                BasicProperties::from_checked(&seen.properties).headers()?.get("x-stream-missed")?.as_i64()
-            });
-            self.missed[index] += missed.sum::<i64>();
+            for (offset, missed) in numbers(&self.world.seen(*reader)) {
+                self.offsets[index].push(offset);
+                self.missed[index] += missed;
+            }
         }
         self.world.now += 100_000;
         self.world.broker.tick(self.world.now, 0);

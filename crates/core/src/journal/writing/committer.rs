@@ -48,7 +48,7 @@ pub(crate) struct CommitQueue {
     turn: Mutex<()>,
     wake: Box<dyn Fn() + Send + Sync>,
     /// The memory of what readers of all its logs have read.
-    block_bytes: Arc<AtomicU64>,
+    pub block_bytes: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -142,10 +142,6 @@ impl Drop for Committer {
 impl CommitQueue {
     fn lock(&self) -> MutexGuard<'_, CommitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn block_bytes(&self) -> &Arc<AtomicU64> {
-        &self.block_bytes
     }
 
     /// Adds a log that has something to commit. It does so once, until its turn comes.

@@ -46,7 +46,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl SharedLog {
     pub fn new(recovered: RecoveredLog, options: LogOptions, queue: Arc<CommitQueue>) -> Self {
-        let blocks = Arc::new(Blocks::counted_in(queue.block_bytes()));
         let next = recovered.next;
         let ordinal = recovered.segments.last().map_or_else(SegmentNumber::default, |meta| meta.name.ordinal);
         // A segment that is missing for good had a number, too.
@@ -76,12 +75,12 @@ impl SharedLog {
         Self {
             directory: recovered.directory,
             options,
+            blocks: Arc::new(Blocks::counted_in(&queue.block_bytes)),
             queue,
             appending: Mutex::new(appending),
             writing: Mutex::new(SegmentWriter::new(recovered.active, recovered.mark, next.previous())),
             catalog: Mutex::new(catalog),
             files: Mutex::default(),
-            blocks,
             synced: AtomicU64::new(next.previous().0),
             pending_bytes: AtomicUsize::new(0),
             heads_bytes: AtomicUsize::new(0),
