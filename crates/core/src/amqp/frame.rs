@@ -141,12 +141,17 @@ pub fn end_frame(out: &mut Vec<u8>, start: FrameStart) {
     out.push(FRAME_END);
 }
 
+/// The bytes of a body that a frame of at most `frame_size_max` bytes takes.
+#[inline]
+pub fn body_piece_bytes(frame_size_max: usize) -> usize {
+    frame_size_max.saturating_sub(FRAME_OVERHEAD_BYTES).clamp(1, u32::MAX as usize)
+}
+
 /// Appends `body` as body frames of at most `frame_size_max` bytes each, including their overhead; none for an empty
 /// body.
 #[inline]
 pub fn put_body(out: &mut Vec<u8>, channel: u16, body: &[u8], frame_size_max: usize) {
-    let piece_bytes_max = frame_size_max.saturating_sub(FRAME_OVERHEAD_BYTES).clamp(1, u32::MAX as usize);
-    for piece in body.chunks(piece_bytes_max) {
+    for piece in body.chunks(body_piece_bytes(frame_size_max)) {
         out.reserve(piece.len() + FRAME_OVERHEAD_BYTES);
         let [c1, c0] = channel.to_be_bytes();
         let [s3, s2, s1, s0] = (piece.len() as u32).to_be_bytes();

@@ -70,8 +70,9 @@ pub fn put_content(out: &mut Vec<u8>, channel: u16, properties: &[u8], body: &[u
     put_body(out, channel, body, frame_size_max);
 }
 
+/// Appends a header frame. Empty `properties` mean that none is set.
 #[inline]
-fn put_header(out: &mut Vec<u8>, channel: u16, properties: &[u8], body_size: u64) {
+pub fn put_header(out: &mut Vec<u8>, channel: u16, properties: &[u8], body_size: u64) {
     let properties = if properties.is_empty() { &NO_PROPERTIES } else { properties };
     let [c1, c0] = channel.to_be_bytes();
     // Properties came in a frame or were made for one, so they are far below 4 GiB.

@@ -1,8 +1,10 @@
 //! The parts of a message as bytes: route, properties and body.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::broker::durable::Content;
+use crate::broker::queues::message_bytes::SharedBody;
 
 /// The parts of a message, as they go over the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +84,12 @@ impl Arrived<'_> {
             Self::Borrowed(parts) => parts.joined(),
             Self::Joined(joined) => joined,
         }
+    }
+
+    /// The body alone, for an output that writes it from where it is.
+    pub fn into_body(self) -> SharedBody {
+        let joined = self.into_joined();
+        SharedBody { start: joined.route + joined.properties, bytes: Arc::new(joined.bytes) }
     }
 }
 

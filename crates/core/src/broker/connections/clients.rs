@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use crate::amqp::Method;
-use crate::amqp::properties::put_content;
+use crate::amqp::properties::put_header;
 
 use crate::broker::connections::channel::Channel;
 use crate::broker::connections::connection::{Connection, ConnectionState};
-use crate::broker::connections::delivery_frames::{NO_ROUTE, RETURN, put_delivery, put_method};
+use crate::broker::connections::delivery_frames::{
+    DELIVER, NO_ROUTE, RETURN, delivery_numbers, put_delivery, put_method,
+};
 use crate::broker::connections::output_buffer::CROWDED_BYTES;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::consumers::consumer_tags::ConsumerTags;
@@ -16,9 +18,10 @@ use crate::broker::consumers::credit::Credit;
 use crate::broker::consumers::settlement::{Settle, Settlement};
 use crate::broker::consumers::unacknowledged::{CoarseTime, Delivery, DeliveryRoom, Unacknowledged};
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot, ConsumerSlot, Handle};
-use crate::broker::parts::Parts;
+use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::transactions::transaction::Transaction;
 use crate::broker::queues::entries::QueueEntry;
+use crate::broker::queues::message_bytes::{SHARED_BYTES_MIN, SharedBody};
 use crate::broker::slab::{Slab, SlotId};
 use crate::broker::topology::{Owner, QueueId, VhostId};
 
@@ -73,14 +76,30 @@ pub(crate) struct Outlet<'a> {
 }
 
 impl Outlet<'_> {
-    /// Write a delivery. Returns its tag. The connection takes no more when it has `output_bytes_max` to write.
+    /// Write a delivery. Returns its tag. A large body is given as `shared`, too, and written from there. The connection
+    /// takes no more when it has `output_bytes_max` to write.
     #[inline]
-    pub fn write(&mut self, redelivered: bool, parts: &Parts<'_>, output_bytes_max: usize) -> u64 {
+    pub fn write(
+        &mut self,
+        redelivered: bool,
+        parts: &Parts<'_>,
+        shared: Option<SharedBody>,
+        output_bytes_max: usize,
+    ) -> u64 {
         let Self { connection, channel, consumer, dirty, buffer_bytes, .. } = self;
         channel.delivery_tag += 1;
         let tag = channel.delivery_tag;
+        let numbers = delivery_numbers(tag, redelivered);
         let frame_max = connection.frame_max as usize;
-        put_delivery(connection.out.tail(), channel.number, &consumer.tag, tag, redelivered, parts, frame_max);
+        match shared {
+            None => {
+                put_delivery(connection.out.tail(), channel.number, &consumer.tag, &numbers, parts, frame_max);
+            }
+            Some(body) => {
+                put_method(connection.out.tail(), channel.number, [&DELIVER, &consumer.tag, &numbers, parts.route]);
+                connection.out.append_content(channel.number, parts, Some(body), frame_max);
+            }
+        }
         connection.is_congested |= connection.out.len() >= output_bytes_max;
         if parts.size() > CROWDED_BYTES {
             connection.recount(buffer_bytes);
@@ -465,13 +484,18 @@ impl Clients {
     }
 
     /// Return a mandatory message that is routed to no queue.
-    pub fn return_message(&mut self, slot: ChannelSlot, parts: &Parts<'_>) {
+    pub fn return_message(&mut self, slot: ChannelSlot, message: Arrived<'_>) {
         let channel = &self.channels[slot];
         let (number, connection) = (channel.number, channel.connection);
         let Connection { out, frame_max, .. } = &mut self.connections[connection];
-        let out = out.tail();
-        put_method(out, number, [&RETURN, NO_ROUTE, parts.route, &[]]);
-        put_content(out, number, parts.properties, parts.body, *frame_max as usize);
+        let parts = message.parts();
+        put_method(out.tail(), number, [&RETURN, NO_ROUTE, parts.route, &[]]);
+        if parts.size() < SHARED_BYTES_MIN {
+            out.append_content(number, &parts, None, *frame_max as usize);
+        } else {
+            put_header(out.tail(), number, parts.properties, parts.body.len() as u64);
+            out.append_body(number, message.into_body(), *frame_max as usize);
+        }
         self.touch(connection);
     }
 

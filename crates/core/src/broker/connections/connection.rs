@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::broker::clock::Micros;
+use crate::broker::connections::cut_body::CutBody;
 use crate::broker::connections::output_buffer::OutputBuffer;
 use crate::broker::consumers::settlement::Settle;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle, PrincipalSlot, Serial};
@@ -92,6 +93,8 @@ pub(crate) struct Connection {
     pub channels: Vec<(u16, ChannelSlot)>,
     /// Bytes that are not a complete frame yet, or wait to be processed.
     pub input: Vec<u8>,
+    /// The body frame whose beginning is with its message already.
+    pub cut_body: Option<CutBody>,
     /// Bytes that wait to be written.
     pub out: OutputBuffer,
     /// The bytes of answers of its channels that wait for a disk.
@@ -157,6 +160,7 @@ impl Connection {
             said: now,
             channels: Vec::new(),
             input: Vec::new(),
+            cut_body: None,
             out: OutputBuffer::default(),
             held_answer_bytes: 0,
             handed_over: 0,

@@ -109,19 +109,24 @@ impl Incoming {
         Ok(self.missing == 0)
     }
 
-    /// Add a body frame. Returns whether the message is complete.
+    /// Add a body frame, or a piece of one. Returns whether the message is complete.
     ///
     /// # Errors
     /// 501: more bytes than the header announced.
-    pub fn body(&mut self, frame: &Frame<'_>) -> Result<bool, AmqpError> {
-        let Some(missing) = self.missing.checked_sub(frame.payload.len()) else {
+    pub fn body(&mut self, payload: &[u8]) -> Result<bool, AmqpError> {
+        let Some(missing) = self.missing.checked_sub(payload.len()) else {
             let reason = format!("content overflow: {} bytes were left to come", self.missing);
             return Err(AmqpError::new(ReplyCode::FrameError, &reason, MethodId::NONE));
         };
-        self.make_room(frame.payload.len());
+        self.make_room(payload.len());
         self.missing = missing;
-        self.joined.bytes.extend_from_slice(frame.payload);
+        self.joined.bytes.extend_from_slice(payload);
         Ok(missing == 0)
+    }
+
+    /// The number of bytes of the body that are still to come.
+    pub fn missing(&self) -> usize {
+        self.missing
     }
 
     /// The size of the whole message, when its header is there.
@@ -187,7 +192,7 @@ mod tests {
             let mut is_complete = incoming.header(&frames[1], 1 << 20).expect("a header");
             for frame in &frames[2..] {
                 assert!(!is_complete);
-                is_complete = incoming.body(frame).expect("a body");
+                is_complete = incoming.body(frame.payload).expect("a body");
             }
             assert!(is_complete);
             assert_eq!(incoming.joined.bytes.capacity(), incoming.joined.bytes.len(), "room for nothing else");
@@ -214,8 +219,8 @@ mod tests {
         assert_eq!(refused.code, ReplyCode::PreconditionFailed);
         let mut incoming = Incoming::new(&publish);
         assert_eq!(incoming.header(&frames[1], 5_000), Ok(false));
-        assert_eq!(incoming.body(&frames[2]), Ok(false));
-        let overflow = incoming.body(&frames[2]).expect_err("more than announced");
+        assert_eq!(incoming.body(frames[2].payload), Ok(false));
+        let overflow = incoming.body(frames[2].payload).expect_err("more than announced");
         assert_eq!(overflow.text, "FRAME_ERROR - content overflow: 912 bytes were left to come");
     }
 

@@ -5,7 +5,7 @@ use crate::amqp::properties::put_content;
 use crate::broker::parts::Parts;
 
 /// The start of basic.deliver: class 60, method 60.
-const DELIVER: [u8; 4] = [0, 60, 0, 60];
+pub(crate) const DELIVER: [u8; 4] = [0, 60, 0, 60];
 /// The start of basic.get-ok: class 60, method 71.
 pub(crate) const GET_OK: [u8; 4] = [0, 60, 0, 71];
 
@@ -20,23 +20,28 @@ pub(crate) fn put_method(out: &mut Vec<u8>, channel: u16, pieces: [&[u8]; 4]) {
     out.push(0xCE);
 }
 
-/// Append a complete delivery. `tag` is the consumer's, as a short string.
+/// Append a complete delivery, whose body is copied. `tag` is the consumer's, as a short string.
 #[inline]
 pub(crate) fn put_delivery(
     out: &mut Vec<u8>,
     channel: u16,
     tag: &[u8],
-    delivery_tag: u64,
-    redelivered: bool,
+    numbers: &[u8; 9],
     parts: &Parts<'_>,
     frame_max: usize,
 ) {
     out.reserve(64 + tag.len() + parts.size());
+    put_method(out, channel, [&DELIVER, tag, numbers, parts.route]);
+    put_content(out, channel, parts.properties, parts.body, frame_max);
+}
+
+/// The delivery tag of a delivery, and whether it was delivered before, as they stand in its method.
+#[inline]
+pub(crate) fn delivery_numbers(delivery_tag: u64, redelivered: bool) -> [u8; 9] {
     let mut numbers = [0; 9];
     numbers[..8].copy_from_slice(&delivery_tag.to_be_bytes());
     numbers[8] = redelivered.into();
-    put_method(out, channel, [&DELIVER, tag, &numbers, parts.route]);
-    put_content(out, channel, parts.properties, parts.body, frame_max);
+    numbers
 }
 
 /// The start of basic.return: class 60, method 50.
@@ -54,7 +59,7 @@ mod tests {
     #[test]
     fn a_delivery_is_what_the_codec_writes() {
         let (mut out, mut expected) = (Vec::new(), Vec::new());
-        put_delivery(&mut out, 7, b"\x03ctg", 300, true, &PARTS, 4096);
+        put_delivery(&mut out, 7, b"\x03ctg", &delivery_numbers(300, true), &PARTS, 4096);
         let method = BasicDeliver {
             consumer_tag: "ctg",
             delivery_tag: 300,

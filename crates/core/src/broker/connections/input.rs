@@ -1,8 +1,8 @@
 //! Bytes in: cuts reads into frames without copying, and passes each frame to its channel.
 //!
-//! A frame that is cut by the end of a read waits in the connection's `input`, and only that frame is copied. When a
-//! connection has too much to write, publishes while memory is short, or has had its turn (`fairness.rs`), the remaining
-//! bytes that it sent wait there too.
+//! A frame that is cut by the end of a read waits in the connection's `input`, and only that frame is copied. What there is
+//! of a body goes to its message at once (`cut_body.rs`). When a connection has too much to write, publishes while memory
+//! is short, or has had its turn (`fairness.rs`), the remaining bytes that it sent wait there too.
 
 use crate::amqp::frame::{FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES};
 use crate::amqp::method::{ChannelClose, ChannelCloseOk};
@@ -112,7 +112,7 @@ impl Broker {
 
     /// Process complete frames. Returns how many bytes were used; the others are the beginning of a frame, or wait.
     fn process(&mut self, slot: ConnectionSlot, bytes: &[u8]) -> usize {
-        let mut at = 0;
+        let mut at = self.continue_cut_body(slot, bytes);
         loop {
             let connection = &mut self.clients[slot];
             if connection.has_ended() {
@@ -131,7 +131,7 @@ impl Broker {
             }
             let frame_max = connection.frame_max as usize;
             match next_frame(&bytes[at..], frame_max) {
-                Ok(None) => return at,
+                Ok(None) => return at + self.begin_cut_body(slot, &bytes[at..]),
                 Ok(Some((frame, _))) if self.must_wait(slot, &frame) => {
                     self.hold(slot);
                     return at;
@@ -311,18 +311,23 @@ impl Broker {
                 }
                 is_complete
             }
-            _ => incoming.body(frame)?,
+            _ => incoming.body(frame.payload)?,
         };
         if is_complete {
-            it.state = ChannelState::Open;
-            self.backpressure.count_unfinished(&mut self.clients[channel]);
-            let Incoming { joined, flags, .. } = *incoming;
-            return self.publish(channel, Arrived::Joined(joined), flags);
+            return self.publish_collected(channel, *incoming);
         }
         it.state = ChannelState::Body;
         it.incoming = Some(incoming);
         self.backpressure.count_unfinished(&mut self.clients[channel]);
         Ok(())
+    }
+
+    /// Publish a message whose parts are all there.
+    pub(super) fn publish_collected(&mut self, channel: ChannelSlot, incoming: Incoming) -> Result<(), AmqpError> {
+        let it = &mut self.clients[channel];
+        it.state = ChannelState::Open;
+        self.backpressure.count_unfinished(it);
+        self.publish(channel, Arrived::Joined(incoming.joined), incoming.flags)
     }
 }
 

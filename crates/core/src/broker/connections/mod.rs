@@ -4,6 +4,7 @@ pub(crate) mod channel;
 pub(crate) mod clients;
 pub(crate) mod connection;
 pub(crate) mod content;
+pub(crate) mod cut_body;
 pub(crate) mod delivery_frames;
 pub(crate) mod dispatch;
 pub(crate) mod fairness;

@@ -27,14 +27,24 @@ impl Broker {
     /// is dirty again. Call it when the socket takes bytes; what is not taken stops this connection's consumers.
     pub fn output(&mut self, id: ConnectionId, bytes: &mut Vec<u8>) -> Flow {
         let Some(slot) = self.clients.find(id) else { return Flow::Ended };
+        self.fill_output(slot);
         let count = self.clients[slot].out.move_to(bytes, self.options.output_bytes_at_once);
         self.note_handed_over(slot, count)
     }
 
     /// The bytes that [`Broker::output`] would append now, without a copy. Call [`Broker::written`] when they are sent.
     #[must_use]
-    pub fn pending_output(&self, id: ConnectionId) -> &[u8] {
-        self.clients.find(id).map_or(&[], |slot| self.clients[slot].out.front(self.options.output_bytes_at_once))
+    pub fn pending_output(&mut self, id: ConnectionId) -> &[u8] {
+        let Some(slot) = self.clients.find(id) else { return &[] };
+        self.fill_output(slot);
+        self.clients[slot].out.front(self.options.output_bytes_at_once)
+    }
+
+    /// Make the frames of large bodies that are handed over next.
+    fn fill_output(&mut self, slot: ConnectionSlot) {
+        if let Some(finished) = self.clients[slot].out.fill(self.options.output_bytes_at_once) {
+            self.messages.offer_spare(finished);
+        }
     }
 
     /// Note that the first `count` bytes of [`Broker::pending_output`] are on their way to the client.

@@ -152,8 +152,9 @@ impl Broker {
         let output_bytes_max = self.output_bytes_max();
         let mut room = Vec::new();
         let parts = self.messages.visible_parts(entry.message, &mut room);
+        let shared = self.messages.shared_body(entry.message);
         let mut outlet = self.clients.outlet(slot);
-        let tag = outlet.write(entry.redelivered, &parts, output_bytes_max);
+        let tag = outlet.write(entry.redelivered, &parts, shared, output_bytes_max);
         self.metrics.delivered += 1;
         self.metrics.redelivered += u64::from(entry.redelivered);
         let queue = &mut self.queues[id];
@@ -191,14 +192,21 @@ impl Broker {
         numbers[..8].copy_from_slice(&tag.to_be_bytes());
         numbers[8] = entry.redelivered.into();
         let frame_max = connection.frame_max as usize;
-        // Behind the answers that the channel still waits to give.
-        let is_held = !channel.held.is_empty();
-        let out = channel.held.back_mut().map_or_else(|| connection.out.tail(), |(_, bytes)| bytes);
-        let before = out.len();
-        put_method(out, channel.number, [&GET_OK, &numbers, parts.route, &left.to_be_bytes()]);
-        put_content(out, channel.number, parts.properties, parts.body, frame_max);
-        let written = out.len() - before;
-        connection.held_answer_bytes += if is_held { written } else { 0 };
+        let method = [&GET_OK[..], &numbers, parts.route, &left.to_be_bytes()];
+        match channel.held.back_mut() {
+            None => {
+                put_method(connection.out.tail(), channel.number, method);
+                let shared = self.messages.shared_body(entry.message);
+                connection.out.append_content(channel.number, &parts, shared, frame_max);
+            }
+            // Behind the answers that the channel still waits to give.
+            Some((_, bytes)) => {
+                let before = bytes.len();
+                put_method(bytes, channel.number, method);
+                put_content(bytes, channel.number, parts.properties, parts.body, frame_max);
+                connection.held_answer_bytes += bytes.len() - before;
+            }
+        }
         self.metrics.delivered += 1;
         let connection = channel.connection;
         if !no_ack {

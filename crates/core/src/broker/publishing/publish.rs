@@ -329,7 +329,7 @@ impl Broker {
             self.metrics.unroutable += 1;
             if flags.mandatory() {
                 self.metrics.returned += 1;
-                self.clients.return_message(slot, &parts);
+                self.clients.return_message(slot, message);
             }
             return Ok(());
         }

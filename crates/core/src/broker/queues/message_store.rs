@@ -2,13 +2,17 @@
 //!
 //! There is one allocation per message: the exchange's name and the routing key as they stood in basic.publish (they are
 //! copied into basic.deliver as they are), then the properties, then the body. Counting references by hand, in a slab,
-//! costs less than an `Arc` and tells exactly what is resident.
+//! costs less than an `Arc` and tells exactly what is resident. Only the bytes of large messages are in an `Arc`, because
+//! outputs write them from where they are.
+
+use std::sync::Arc;
 
 use crate::broker::durability::journal_access::Durability;
 use crate::broker::durable::{DefinitionId, RecordId};
 use crate::broker::ids::MessageId;
 use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::further_keys::without_blind_copies;
+use crate::broker::queues::message_bytes::{MessageBytes, SharedBody};
 use crate::broker::queues::spare_bytes::SpareBytes;
 use crate::broker::slab::{Slab, SlotId};
 
@@ -40,7 +44,7 @@ pub(crate) enum Kept {
 #[derive(Debug, Clone)]
 pub(crate) struct StoredMessage {
     /// `None` while it is only in the journal.
-    bytes: Option<Box<[u8]>>,
+    bytes: Option<MessageBytes>,
     references: u32,
     size: u32,
     body: u32,
@@ -63,7 +67,7 @@ impl StoredMessage {
             size: joined.bytes.len() as u32,
             body: (joined.route + joined.properties) as u32,
             properties: joined.route as u16,
-            bytes: Some(joined.bytes.into_boxed_slice()),
+            bytes: Some(MessageBytes::new(joined.bytes)),
             may_have_blind_copies,
             kept: Kept::Nowhere,
             sequence: 0,
@@ -167,7 +171,7 @@ impl MessageStore {
         }
         let message = self.messages.remove(id);
         self.resident_bytes -= message.memory_bytes();
-        self.spare.offer(message.bytes);
+        self.spare.offer(message.bytes.and_then(MessageBytes::into_large));
         Some(message.kept)
     }
 
@@ -267,6 +271,24 @@ impl MessageStore {
         let message = &self.messages[id];
         let parts = message.parts_of(message.bytes.as_deref().unwrap_or(&self.loaded));
         if message.may_have_blind_copies { without_blind_copies(parts, room) } else { parts }
+    }
+
+    /// The body of a large message that is in memory, to be written from where it is.
+    #[inline]
+    pub fn shared_body(&self, id: MessageId) -> Option<SharedBody> {
+        let message = &self.messages[id];
+        match &message.bytes {
+            Some(MessageBytes::Shared(bytes)) => {
+                Some(SharedBody { bytes: Arc::clone(bytes), start: message.body as usize })
+            }
+            _ => None,
+        }
+    }
+
+    /// Take back the bytes of a message that an output has written. Their memory is kept for the next large message, if
+    /// nobody else has them.
+    pub fn offer_spare(&mut self, bytes: Arc<Vec<u8>>) {
+        self.spare.offer(Arc::into_inner(bytes));
     }
 
     pub fn len(&self) -> usize {

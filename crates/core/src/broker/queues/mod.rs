@@ -8,6 +8,7 @@ pub(crate) mod expiry;
 pub(crate) mod held_letters;
 pub(crate) mod hold_letters;
 pub(crate) mod letter;
+pub(crate) mod message_bytes;
 pub(crate) mod message_store;
 pub(crate) mod policy;
 pub(crate) mod queue;

@@ -16,16 +16,16 @@ pub(crate) struct SpareBytes {
 impl SpareBytes {
     /// Keep the memory of a message that is gone, if it is larger than what is kept.
     #[inline]
-    pub fn offer(&mut self, bytes: Option<Box<[u8]>>) {
-        if let Some(bytes) = bytes.filter(|bytes| bytes.len() >= BYTES_MIN) {
+    pub fn offer(&mut self, bytes: Option<Vec<u8>>) {
+        if let Some(bytes) = bytes.filter(|bytes| bytes.capacity() >= BYTES_MIN) {
             self.keep(bytes);
         }
     }
 
     #[cold]
-    fn keep(&mut self, bytes: Box<[u8]>) {
-        if bytes.len() > self.bytes.capacity() {
-            self.bytes = bytes.into_vec();
+    fn keep(&mut self, bytes: Vec<u8>) {
+        if bytes.capacity() > self.bytes.capacity() {
+            self.bytes = bytes;
             self.bytes.clear();
         }
         self.is_old = false;
@@ -54,8 +54,8 @@ impl SpareBytes {
 mod tests {
     use super::*;
 
-    fn message(size: usize) -> Option<Box<[u8]>> {
-        Some(vec![7; size].into_boxed_slice())
+    fn message(size: usize) -> Option<Vec<u8>> {
+        Some(vec![7; size])
     }
 
     #[test]

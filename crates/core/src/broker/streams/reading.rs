@@ -348,7 +348,7 @@ impl Broker {
     ) {
         let output_bytes_max = self.output_bytes_max();
         let mut outlet = self.clients.outlet(slot);
-        let tag = outlet.write(redelivered, parts, output_bytes_max);
+        let tag = outlet.write(redelivered, parts, None, output_bytes_max);
         self.metrics.delivered += 1;
         self.metrics.redelivered += u64::from(redelivered);
         if outlet.consumer.no_ack {

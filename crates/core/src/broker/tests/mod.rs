@@ -10,6 +10,7 @@ mod delivering;
 mod expiring;
 pub(super) mod invariants;
 mod keeping;
+mod large_messages;
 mod live_readers;
 mod memory;
 mod named_readers;

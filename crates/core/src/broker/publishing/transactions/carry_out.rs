@@ -108,7 +108,7 @@ impl Broker {
             self.metrics.unroutable += 1;
             if flags.mandatory() && self.clients.channel_of(commit.channel).is_some() {
                 self.metrics.returned += 1;
-                self.clients.return_message(commit.channel.id, &joined.parts());
+                self.clients.return_message(commit.channel.id, Arrived::Joined(joined));
             }
             return Ok(());
         }

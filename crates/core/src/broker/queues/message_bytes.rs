@@ -1,0 +1,63 @@
+//! The bytes of a message in memory. Those of a large one are shared with the outputs that it is written to.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// The size from which on a message is shared: to copy less than this costs no more than to count who has it.
+pub(crate) const SHARED_BYTES_MIN: usize = 128 * 1024;
+
+/// Route, properties and body in one piece.
+#[derive(Debug, Clone)]
+pub(crate) enum MessageBytes {
+    Own(Box<[u8]>),
+    Shared(Arc<Vec<u8>>),
+}
+
+impl MessageBytes {
+    #[inline]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        if bytes.len() < SHARED_BYTES_MIN { Self::Own(bytes.into_boxed_slice()) } else { Self::shared(bytes) }
+    }
+
+    #[cold]
+    fn shared(mut bytes: Vec<u8>) -> Self {
+        bytes.shrink_to_fit();
+        Self::Shared(Arc::new(bytes))
+    }
+
+    /// The memory, if nobody else has the bytes and it is worth keeping.
+    #[inline]
+    pub fn into_large(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Own(_) => None,
+            Self::Shared(bytes) => Arc::into_inner(bytes),
+        }
+    }
+}
+
+impl Deref for MessageBytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+/// The body of a large message, which an output writes from where it is.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedBody {
+    pub bytes: Arc<Vec<u8>>,
+    /// The offset of the body.
+    pub start: usize,
+}
+
+impl SharedBody {
+    /// The body.
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
