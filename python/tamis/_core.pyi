@@ -622,6 +622,7 @@ class Broker:
         now_us: int,
         wall_us: int,
         connection_bytes: int = 0,
+        streams_max: int = 16_384,
         data: str | PathLike[str] | None = None,
         segment_bytes: int = 67_108_864,
         syncs: bool = True,

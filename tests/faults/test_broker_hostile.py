@@ -20,6 +20,7 @@ import pytest
 
 from tests.faults.broker_process import BrokerProcess
 from tests.faults.hostile import HostileClient
+from tests.faults.priority import become_real_time
 from tests.faults.test_broker_memory import memory_limit, peak_mib
 from tests.faults.test_broker_stalls import Probe
 
@@ -66,19 +67,6 @@ def play(port: int, seed: int, may_play: Event) -> None:
     print(f"hostile client, seed {seed}: {did}")
 
 
-def alone_on_a_core(core: int) -> None:
-    """Pin this process to a core on which no other process of the test runs, so that what waits is the broker's doing.
-
-    Where the system lets real-time threads run for ever, the thread with the event loop is one; threads and processes
-    that it starts have their usual priority. Elsewhere a real-time thread that never rests is stopped for 50 ms in each
-    second, which would be the longest stall: there the process has the highest usual priority."""
-    os.sched_setaffinity(0, {core})
-    if int(Path("/proc/sys/kernel/sched_rt_runtime_us").read_text()) < 0:
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(10))
-    else:
-        os.setpriority(os.PRIO_PROCESS, 0, -20)
-
-
 @contextmanager
 def pinned(cores: set[int]) -> Iterator[None]:
     """Pin this process, and those that it starts meanwhile, to some cores."""
@@ -101,10 +89,14 @@ def test_a_hostile_client_neither_kills_the_broker_nor_holds_up_a_bystander(tmp_
         def prepare() -> None:
             join.write("0")
             join.flush()
+            os.sched_setaffinity(0, cores)
             if is_alone:
-                alone_on_a_core(cores[-1])
+                become_real_time()
 
         with join, BrokerProcess(tmp_path / "data", preexec=prepare) as broker:
+            if is_alone:
+                # Its first thread, which has the event loop, is alone on a core; the others run where there is room.
+                os.sched_setaffinity(broker.pid, {cores[-1]})
             probe = Probe(broker.port)
             probe.start()
             spawn = multiprocessing.get_context("spawn")

@@ -18,6 +18,7 @@ from pamqp.body import ContentBody
 from tests.faults.amqp import Client
 from tests.faults.broker_process import BrokerProcess
 from tests.faults.idle import IdleLoop
+from tests.faults.priority import become_real_time
 from tests.faults.promises import LONG
 
 pytestmark = pytest.mark.serial
@@ -51,7 +52,7 @@ class Delays:
 class Probe(threading.Thread):
     """Publishes a message every 2 ms and times its delivery, in milliseconds.
 
-    It measures the broker, not the load beside it: where it may, its thread has the highest usual priority."""
+    It measures the broker, not the load beside it: where it may, its thread is a real-time thread."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
@@ -62,8 +63,7 @@ class Probe(threading.Thread):
         self.times_ms: list[float] = []
 
     def run(self) -> None:
-        if os.geteuid() == 0:
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -20)
+        become_real_time()
         while not self._stopping.is_set():
             began = time.perf_counter()
             self._client.publish("", "probe", b"x")

@@ -67,6 +67,7 @@ class LimitsConfig:
         frame_bytes: maximum frame size offered to clients.
         channels: maximum per connection.
         connections: maximum for all users together; further ones are closed at once.
+        streams: maximum number of streams; a further one is refused with 506.
         connections_per_user: maximum per user; None: no limit.
         queues_per_user: maximum per user; None: no limit.
         heartbeat_s: offered to clients, which may ask for another value, or with 0 for none.
@@ -112,6 +113,15 @@ class LimitsConfig:
         Le(1_000_000),
         Limit("connections, fewer if the system allows fewer open files", "one is closed at once, and logged"),
     ] = 65_536
+    streams: Annotated[
+        int,
+        Gt(0),
+        Le(1_000_000),
+        Limit(
+            "streams, fewer if the system allows fewer open files: then they have a quarter of them",
+            "the connection is closed with 506",
+        ),
+    ] = 16_384
     connections_per_user: Annotated[int, Ge(0), Limit("connections of a user", "refused with 530")] | None = None
     queues_per_user: Annotated[int, Ge(0), Limit("queues of a user", "refused with 406")] | None = None
     heartbeat_s: Annotated[

@@ -14,7 +14,8 @@ from tamis.errors import ConfigError
 
 LOCK_FILE_NAME = "lock"
 CONTROL_SOCKET_NAME = "control.sock"
-RECORD_FOLDER_NAMES = ("journal", "streams")
+STREAMS_FOLDER_NAME = "streams"
+RECORD_FOLDER_NAMES = ("journal", STREAMS_FOLDER_NAME)
 """Folders of the data plane, in which the messages are."""
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -44,6 +45,11 @@ class DataFolder(Closing):
     def has_records(self) -> bool:
         """Whether a broker has kept something here: a file of its journal, or a stream."""
         return any(any((self.path / name).glob("*")) for name in RECORD_FOLDER_NAMES)
+
+    @property
+    def stream_count(self) -> int:
+        """The number of streams that have files here."""
+        return sum(1 for _ in (self.path / STREAMS_FOLDER_NAME).glob("*"))
 
     def close(self) -> None:
         """Release the lock."""

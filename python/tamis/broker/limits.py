@@ -59,6 +59,10 @@ _FIXED = {
         "what live readers of all streams have yet to get", "they read the log, and others do not notice", "bytes"
     ),
     "stream_readers": Limit("named readers of a stream", "refused with 406"),
+    "stream_reader_files": Limit(
+        "files that readers of streams have open, one for all readers of a segment",
+        "each further reader closes its file after its turn, and is slower",
+    ),
     "time_to_live_ms": Limit("a time to live", "the channel is closed with 406", "ms"),
 }
 """The limits of the core that no setting changes, by their names there."""

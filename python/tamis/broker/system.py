@@ -20,19 +20,29 @@ MMAP_BYTES_MIN = 512 * 1024
 ones, such as a piece of output, are not: to map and unmap one takes longer than to fill it."""
 TRIM_BYTES_MIN = 4 * 1024 * 1024
 """Free memory at the end of the heap that goes back to the system at once. Less would give back every piece written."""
-FILES_KEPT_FREE = 256
-"""Number of files that connections may not use: the journal and the control socket need them."""
+FILES_KEPT_FREE = 384
+"""Number of files that connections and streams may not use: the journal, readers of streams, entries of queues on disk
+and the control socket need them."""
 
 
-def allow_files(connections: int) -> int:
-    """Raise the limit of open files for `connections` clients; return how many clients the system allows."""
+def allow_files(connections: int, streams: int = 0, existing_streams: int = 0) -> tuple[int, int]:
+    """Raise the limit of open files; return how many connections and how many streams the system allows.
+
+    Args:
+        connections: how many there may be; each needs a file.
+        streams: how many there may be; each needs a file. Where there are too few for all, they get a quarter.
+        existing_streams: how many there are. They are opened whatever is allowed.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + FILES_KEPT_FREE
+    streams = max(streams, existing_streams)
+    wanted = connections + streams + FILES_KEPT_FREE
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return connections
+        return connections, streams
     limit = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
-    return min(connections, max(soft, limit) - FILES_KEPT_FREE)
+    allowed = max(soft, limit) - FILES_KEPT_FREE
+    streams = min(streams, max(allowed // 4, allowed - connections, existing_streams))
+    return max(min(connections, allowed - streams), 1), streams
 
 
 def be_nice() -> None:

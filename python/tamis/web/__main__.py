@@ -82,7 +82,7 @@ async def _serve(settings: HttpSettings) -> None:
             ssl_certfile=settings.cert,
             ssl_keyfile=settings.key,
         ),
-        HttpConnections(system.allow_files(CONNECTIONS_MAX)),
+        HttpConnections(system.allow_files(CONNECTIONS_MAX)[0]),
     )
     ending = asyncio.create_task(_end_with_stdin(server))
     try:

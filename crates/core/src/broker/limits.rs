@@ -10,6 +10,7 @@ use crate::broker::queues::letter::CONGESTED_LETTERS;
 use crate::broker::queues::policy::TIME_MS_MAX;
 use crate::broker::streams::all_streams::{CONGESTED_BYTES, TAIL_BYTES};
 use crate::broker::streams::named_readers::READERS_MAX;
+use crate::broker::streams::reading::READER_FILES_MAX;
 use crate::broker::topology::{BINDINGS_MAX, EXCHANGES_MAX, QUEUES_MAX};
 
 /// The limits that no setting changes, by name, in the order of the table.
@@ -32,6 +33,7 @@ pub fn fixed_limits() -> Vec<(&'static str, u64)> {
         ("stream_pending_bytes", CONGESTED_BYTES),
         ("stream_tail_bytes", TAIL_BYTES),
         ("stream_readers", READERS_MAX),
+        ("stream_reader_files", READER_FILES_MAX as usize),
     ];
     let sizes = sizes.into_iter().map(|(name, value)| (name, value as u64));
     sizes.chain([("time_to_live_ms", TIME_MS_MAX)]).collect()

@@ -23,6 +23,9 @@ pub struct BrokerOptions {
     pub connection_bytes: u64,
     /// Maximum number of consumers of a channel; one more is refused with 530.
     pub consumers_max: usize,
+    /// Maximum number of streams, each of which keeps a file open; one more is refused with 506. All of them are opened at the
+    /// start.
+    pub streams_max: usize,
     /// Confirm messages when they arrive instead of when they are on disk: for messages that may be lost.
     pub confirms_received: bool,
     /// Maximum work for a connection's frames before others have their turn, in steps of about a quarter of a
@@ -47,6 +50,7 @@ impl Default for BrokerOptions {
             memory_bytes_max: 1 << 30,
             connection_bytes: 0,
             consumers_max: 65_536,
+            streams_max: 16_384,
             confirms_received: false,
             turn_budget: 8192,
             queries: QueryLimits::default(),

@@ -17,6 +17,7 @@ use crate::journal::format::segment::{
 };
 use crate::journal::options::LogOptions;
 use crate::journal::reader::{LogReader, Start};
+use crate::journal::reader_files::FileCount;
 use crate::journal::recovery::recover::{LogRecovery, recover};
 use crate::journal::statistics::Statistics;
 use crate::journal::writing::appending::Appending;
@@ -216,6 +217,12 @@ impl Log {
     /// There is none, or the file system reports an error.
     pub fn open_summary(&self, ordinal: SegmentNumber) -> io::Result<Arc<dyn DiskFile>> {
         self.0.directory.disk.open(&self.0.directory.path.join(summary_name(ordinal)))
+    }
+
+    /// Counts a file that a reader has open beside those of segments, as long as it has the result.
+    #[must_use]
+    pub fn count_reader_file(&self) -> FileCount {
+        self.0.reader_files.count()
     }
 
     /// Writes the summary of a segment, which goes with it. Nothing is synced.

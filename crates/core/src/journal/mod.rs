@@ -19,6 +19,7 @@ mod log;
 mod opening;
 mod options;
 mod reader;
+mod reader_files;
 mod recovery;
 mod statistics;
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use log::{Appended, Log};
 pub use opening::LogOpening;
 pub use options::{LogOptions, Retention, SegmentGrowth};
 pub use reader::{LogItem, LogReader, Start};
+pub use reader_files::FileCount;
 pub use recovery::completeness::accept_losses;
 pub use recovery::recover::LogRecovery;
 pub use statistics::Statistics;

@@ -11,6 +11,7 @@ use crate::journal::format::footer::SparsePoint;
 use crate::journal::format::mark::LogMark;
 use crate::journal::format::record::{Record, Sequence};
 use crate::journal::format::segment::{SegmentName, SegmentNumber};
+use crate::journal::reader_files::ReaderFile;
 use crate::journal::recovery::directory::{Directory, SegmentFile, read_mark};
 use crate::journal::recovery::scan::Scanner;
 use crate::journal::writing::shared::SharedLog;
@@ -63,6 +64,8 @@ struct OpenSegment {
     /// The first number of the next segment, once there is one.
     following: Option<Sequence>,
     scanner: Scanner,
+    /// Other readers find it as long as one has it.
+    _file: Arc<ReaderFile>,
 }
 
 /// The item at the reader's position.
@@ -161,6 +164,11 @@ impl LogReader {
     pub fn seek(&mut self, sequence: Sequence) {
         self.next = sequence.max(Sequence(1));
         self.from_time_us = None;
+        self.segment = None;
+    }
+
+    /// Lets go of the open file and of what was read ahead. The position stays.
+    pub fn rest(&mut self) {
         self.segment = None;
     }
 
@@ -270,11 +278,12 @@ impl LogReader {
         }
         let index = names.partition_point(|name| name.first <= self.next);
         let name = names[index - 1];
-        let segment = match self.source.directory().open(name) {
+        let file = match self.source.open(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Here::Elsewhere), // removed meanwhile
-            segment => segment?,
+            file => file?,
         };
-        let sparse = self.source.sparse(&segment)?;
+        let segment = &file.segment;
+        let sparse = self.source.sparse(segment)?;
         let begin = sparse.iter().rfind(|point| point.sequence <= self.next);
         let mut scanner = Scanner::new(Arc::clone(&segment.file), segment.seed, segment.file_bytes);
         if let Some(point) = begin {
@@ -283,7 +292,8 @@ impl LogReader {
         if let LogSource::Live(log) = &self.source {
             scanner.share(&log.blocks, name.ordinal);
         }
-        self.segment = Some(OpenSegment { name, following: names.get(index).map(|name| name.first), scanner });
+        let following = names.get(index).map(|name| name.first);
+        self.segment = Some(OpenSegment { name, following, scanner, _file: file });
         Ok(Here::Elsewhere)
     }
 }
@@ -333,6 +343,15 @@ fn here(open: &mut OpenSegment, next: Sequence, from_time_us: &mut Option<i64>) 
 }
 
 impl LogSource {
+    /// The file of a segment, shared with the other readers of a live log.
+    fn open(&self, name: SegmentName) -> io::Result<Arc<ReaderFile>> {
+        let open = || self.directory().open(name);
+        match self {
+            Self::Live(log) => log.reader_files.get(name.ordinal, open),
+            Self::Files(..) => Ok(Arc::new(ReaderFile::new(open()?))),
+        }
+    }
+
     fn directory(&self) -> &Directory {
         match self {
             Self::Live(log) => &log.directory,

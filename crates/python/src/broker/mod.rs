@@ -111,7 +111,7 @@ impl PyBroker {
 #[pymethods]
 impl PyBroker {
     #[new]
-    #[pyo3(signature = (control, *, frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, now_us, wall_us, connection_bytes=0, data=None, segment_bytes=67_108_864, syncs=true, confirms_received=false, queries=None, addresses=None))]
+    #[pyo3(signature = (control, *, frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, now_us, wall_us, connection_bytes=0, streams_max=16_384, data=None, segment_bytes=67_108_864, syncs=true, confirms_received=false, queries=None, addresses=None))]
     #[expect(clippy::too_many_arguments, reason = "by name in Python")]
     fn open(
         py: Python<'_>,
@@ -124,6 +124,7 @@ impl PyBroker {
         now_us: u64,
         wall_us: i64,
         connection_bytes: u64,
+        streams_max: usize,
         data: Option<PathBuf>,
         segment_bytes: u32,
         syncs: bool,
@@ -137,6 +138,7 @@ impl PyBroker {
             message_bytes_max,
             memory_bytes_max,
             connection_bytes,
+            streams_max,
             seed,
             confirms_received,
             queries: settings::query_limits(&queries.unwrap_or_default())?,

@@ -48,7 +48,7 @@ class DataPlane:
         read_buffer: where every socket's bytes are read into.
     """
 
-    def __init__(self, config: BrokerConfig, data: Path, rules: Rules) -> None:
+    def __init__(self, config: BrokerConfig, data: Path, rules: Rules, streams_max: int) -> None:
         limits = config.limits
         self.at_first_bytes = system.memory_bytes()
         self.broker = Broker(
@@ -58,6 +58,7 @@ class DataPlane:
             message_bytes_max=limits.message_bytes,
             memory_bytes_max=room_bytes(limits.memory_bytes),
             connection_bytes=CONNECTION_BYTES,
+            streams_max=streams_max,
             seed=int.from_bytes(os.urandom(8), "big"),
             now_us=now_us(),
             wall_us=wall_us(),

@@ -77,8 +77,12 @@ class Server:
         self._users = UsersWatch(self._users_file, config, log)
         rules = Rules(self._users.initial, config.store)
         system.return_large_allocations()
-        self._plane = DataPlane(config, folder.path, rules)
+        self._sockets_max, self._streams_max = system.allow_files(
+            config.limits.connections, config.limits.streams, folder.stream_count
+        )
+        self._plane = DataPlane(config, folder.path, rules, self._streams_max)
         self._connections = Connections(config, self._plane, rules, log, partial(self._finish, 0))
+        self._connections.sockets_max = self._sockets_max
         self._store = StoreWatch(config.store, self._plane, log)
         self._listeners = Listeners(config)
         self._ticker = Ticker(self._tick, self._plane.broker.take_longest_call)
@@ -93,7 +97,6 @@ class Server:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._unexpected)
         self._done: asyncio.Future[int] = loop.create_future()
-        self._connections.sockets_max = system.allow_files(self._config.limits.connections)
         try:
             self._store.begin()
             await self._listen()
@@ -124,9 +127,11 @@ class Server:
             self._listeners.addresses.append(self._http.url)
 
     def _log_start(self) -> None:
-        sockets_max = self._connections.sockets_max
-        if sockets_max < self._config.limits.connections:
-            self._log.info("the system limits open files", connections_max=sockets_max)
+        limits = self._config.limits
+        if self._sockets_max < limits.connections or self._streams_max < limits.streams:
+            self._log.info(
+                "the system limits open files", connections_max=self._sockets_max, streams_max=self._streams_max
+            )
         if self._is_first_start:
             self._log.info("first users", administrator=ADMIN, password=str(self._users_file.admin_password_path))
         if made_private := self._folder.made_private:

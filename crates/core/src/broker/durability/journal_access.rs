@@ -102,6 +102,12 @@ impl Durability {
         self.journal.as_ref().map_or(0, |journal| journal.committer.block_bytes())
     }
 
+    /// The number of files that readers of streams have open.
+    #[inline]
+    pub fn reader_files(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |journal| journal.committer.reader_files())
+    }
+
     /// The memory of the index of the segment that is written, which goes only when that is full.
     pub fn index_memory_bytes(&self) -> u64 {
         self.durable().map_or(0, |durable| durable.index_memory_bytes() as u64)
@@ -450,6 +456,12 @@ impl Durability {
         }
         let take_id = || journal.durable.take_id(wall_us);
         journal.streams.take_opened(key, options, &journal.committer, take_id, name_of)
+    }
+
+    /// The number of logs of new streams that are being opened, unless that of this stream is among them.
+    pub fn opening_count_beside(&self, key: &DefinitionKey) -> Option<usize> {
+        let openings = &self.journal.as_ref()?.streams.openings;
+        openings.get(key).is_none().then(|| openings.len())
     }
 
     /// Let a declaration wait until the committer has opened a log.

@@ -46,6 +46,10 @@ impl StreamOpenings {
         self.openings.get(key)
     }
 
+    pub fn len(&self) -> usize {
+        self.openings.len()
+    }
+
     pub fn insert(&mut self, key: DefinitionKey, opening: StreamOpening) {
         self.openings.insert(key, opening);
     }

@@ -22,8 +22,14 @@ const ENTRY_BYTES: usize = 24;
 pub(crate) const CHUNK_ENTRIES: usize = (SLOT_BYTES - SLOT_HEADER_BYTES) / ENTRY_BYTES;
 /// The number of entries for which a queue has room at first.
 const FIRST_ENTRIES: usize = 4;
-/// Maximum size of a file, which is allocated whole.
-const FILE_BYTES_MAX: usize = 8 << 20;
+/// Maximum size of the first files, which are allocated whole. Each further [`FILES_OF_A_SIZE`] are twice as large, so that
+/// many entries do not need many open files.
+const FIRST_FILE_BYTES_MAX: usize = 8 << 20;
+const FILES_OF_A_SIZE: usize = 16;
+/// How often the size is doubled at most: to 256 MiB.
+const DOUBLINGS_MAX: usize = 5;
+/// Maximum number of files: 16 GiB, or 690 million entries. What needs more stays in memory, and publishers wait.
+const FILES_MAX: usize = 128;
 
 /// A chunk that is on disk.
 #[derive(Debug)]
@@ -66,8 +72,8 @@ impl ChunkStore {
         for name in disk.list(&dir).or_else(missing_is_empty)? {
             disk.remove(&dir.join(name))?;
         }
-        let slots_each = (file_bytes.min(FILE_BYTES_MAX) / SLOT_BYTES).max(1);
-        self.files = Some(SpillFiles { disk, dir, slots_each, files: Vec::new(), with_room: Vec::new(), used: 0 });
+        let first_slots = (file_bytes.min(FIRST_FILE_BYTES_MAX) / SLOT_BYTES).max(1);
+        self.files = Some(SpillFiles { disk, dir, first_slots, files: Vec::new(), with_room: Vec::new(), used: 0 });
         Ok(())
     }
 
@@ -170,12 +176,13 @@ impl ChunkStore {
     }
 }
 
-/// The files of chunks. A slot's number is that of its file, and its index there.
+/// The files of chunks. Slots are numbered file by file.
 #[derive(Debug)]
 struct SpillFiles {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    slots_each: usize,
+    /// The number of slots of the first file.
+    first_slots: usize,
     files: Vec<Option<SpillFile>>,
     /// Files with free slots.
     with_room: Vec<usize>,
@@ -203,14 +210,39 @@ impl SpillFiles {
             self.with_room.pop();
         }
         self.used += 1;
-        Ok((index * self.slots_each) as u32 + within)
+        Ok(self.first_slot_of(index) as u32 + within)
+    }
+
+    /// The number of slots of a file.
+    fn slots_of(&self, index: usize) -> usize {
+        self.first_slots << (index / FILES_OF_A_SIZE).min(DOUBLINGS_MAX)
+    }
+
+    /// The number of the first slot of a file.
+    fn first_slot_of(&self, index: usize) -> usize {
+        let doublings = (index / FILES_OF_A_SIZE).min(DOUBLINGS_MAX);
+        let before = FILES_OF_A_SIZE * self.first_slots * ((1 << doublings) - 1);
+        before + (index - doublings * FILES_OF_A_SIZE) * self.slots_of(index)
+    }
+
+    /// The file of a slot, and the slot's index in it.
+    fn place_of(&self, slot: u32) -> (usize, usize) {
+        let slot = slot as usize;
+        let sizes = slot / (FILES_OF_A_SIZE * self.first_slots) + 1;
+        let first = (sizes.ilog2() as usize).min(DOUBLINGS_MAX) * FILES_OF_A_SIZE;
+        let beyond = slot - self.first_slot_of(first);
+        (first + beyond / self.slots_of(first), beyond % self.slots_of(first))
     }
 
     fn add_file(&mut self) -> std::io::Result<usize> {
         self.disk.create_dir(&self.dir)?;
         let index = self.files.iter().position(Option::is_none).unwrap_or(self.files.len());
-        let file = self.disk.create(&self.path(index), (self.slots_each * SLOT_BYTES) as u64)?;
-        let opened = Some(SpillFile { file, free: (0..self.slots_each as u32).rev().collect() });
+        if index >= FILES_MAX {
+            return Err(std::io::Error::other(format!("there are {FILES_MAX} files of entries already")));
+        }
+        let slots = self.slots_of(index);
+        let file = self.disk.create(&self.path(index), (slots * SLOT_BYTES) as u64)?;
+        let opened = Some(SpillFile { file, free: (0..slots as u32).rev().collect() });
         if index == self.files.len() {
             self.files.push(opened);
         } else {
@@ -221,7 +253,7 @@ impl SpillFiles {
     }
 
     fn read(&self, slot: u32, bytes: &mut [u8; SLOT_BYTES]) -> std::io::Result<()> {
-        let (index, within) = (slot as usize / self.slots_each, slot as usize % self.slots_each);
+        let (index, within) = self.place_of(slot);
         let Some(file) = &self.files[index] else { return Err(std::io::ErrorKind::NotFound.into()) };
         let count = file.file.read_at((within * SLOT_BYTES) as u64, bytes)?;
         if count == SLOT_BYTES { Ok(()) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
@@ -229,14 +261,15 @@ impl SpillFiles {
 
     /// Free a slot. A file without used slots is removed, unless it is the only one with room.
     fn release(&mut self, slot: u32) {
-        let (index, within) = (slot as usize / self.slots_each, slot as usize % self.slots_each);
+        let (index, within) = self.place_of(slot);
+        let slots = self.slots_of(index);
         let Some(file) = &mut self.files[index] else { return };
         file.free.push(within as u32);
         self.used -= 1;
         if file.free.len() == 1 {
             self.with_room.push(index);
         }
-        if file.free.len() == self.slots_each && (self.with_room.len() > 1 || self.used == 0) {
+        if file.free.len() == slots && (self.with_room.len() > 1 || self.used == 0) {
             // One that cannot be removed is used again.
             if self.disk.remove(&self.path(index)).is_ok() {
                 self.with_room.retain(|other| *other != index);
@@ -284,4 +317,54 @@ fn decode(bytes: &[u8; SLOT_BYTES], count: u32, entries: &mut VecDeque<QueueEntr
         entries.push_back(entry);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::SimulatedDisk;
+
+    fn files(first_slots: usize) -> SpillFiles {
+        let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+        let (files, with_room) = (Vec::new(), Vec::new());
+        SpillFiles { disk, dir: PathBuf::from("spilled"), first_slots, files, with_room, used: 0 }
+    }
+
+    #[test]
+    fn slots_are_numbered_file_by_file() {
+        for first_slots in [1, 3, FIRST_FILE_BYTES_MAX / SLOT_BYTES] {
+            let files = files(first_slots);
+            let mut next = 0;
+            for index in 0..FILES_MAX {
+                let slots = files.slots_of(index);
+                assert_eq!(files.first_slot_of(index), next);
+                assert_eq!(files.place_of(next as u32), (index, 0));
+                assert_eq!(files.place_of((next + slots - 1) as u32), (index, slots - 1));
+                next += slots;
+            }
+            assert!(u32::try_from(next).is_ok(), "all slots have a number");
+        }
+    }
+
+    #[test]
+    fn many_chunks_come_back_and_there_is_a_bound() {
+        let mut files = files(1);
+        let content = |number: usize| {
+            let mut bytes = [0; SLOT_BYTES];
+            bytes[..8].copy_from_slice(&number.to_le_bytes());
+            bytes
+        };
+        let mut slots = Vec::new();
+        while let Ok(slot) = files.write(&content(slots.len())) {
+            slots.push(slot);
+        }
+        assert_eq!((files.files.len(), slots.len()), (FILES_MAX, files.first_slot_of(FILES_MAX)));
+        for (number, slot) in slots.iter().enumerate() {
+            let mut bytes = [0; SLOT_BYTES];
+            files.read(*slot, &mut bytes).expect("read");
+            assert!(bytes == content(number));
+        }
+        slots.iter().for_each(|slot| files.release(*slot));
+        assert!(files.used == 0 && files.files.iter().flatten().count() <= 1, "one may stay for the next");
+    }
 }

@@ -159,6 +159,11 @@ impl Streams {
         }
     }
 
+    /// The number of logs.
+    pub fn len(&self) -> usize {
+        self.logs.len()
+    }
+
     /// The bytes that all logs take on disk.
     pub fn file_bytes(&self) -> u64 {
         self.logs.values().map(|stream| stream.log.file_bytes()).sum()

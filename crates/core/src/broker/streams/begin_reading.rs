@@ -88,7 +88,7 @@ impl Broker {
         let log = self.streams.log(log).ok_or_else(|| refused("the stream is gone"))?;
         let begin = || start(arguments, log, self.clock.wall_us());
         let start = offset.map_or_else(begin, |offset| Ok(Start::Sequence(offset))).map_err(invalid)?;
-        log.reader(start).map(Cursor::Log).map_err(|error| refused(&error.to_string()))
+        log.reader(start).map(|reader| Cursor::Log(Box::new(reader))).map_err(|error| refused(&error.to_string()))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::journal::{LogReader, Sequence};
 /// The position of a reader.
 pub(crate) enum Cursor {
     /// In the log.
-    Log(LogReader),
+    Log(Box<LogReader>),
     /// The number of the message that it waits for, of a stream without history.
     Number(Sequence),
 }
@@ -29,12 +29,10 @@ impl Cursor {
         }
     }
 
-    /// Let go of what was read ahead.
+    /// Let go of the open file and of what was read ahead.
     pub fn rest(&mut self) {
-        if let Self::Log(reader) = self
-            && !reader.awaits_time()
-        {
-            reader.seek(reader.position());
+        if let Self::Log(reader) = self {
+            reader.rest();
         }
     }
 

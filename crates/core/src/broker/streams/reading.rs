@@ -32,6 +32,7 @@ use crate::broker::streams::reader_offset::{NamedReader, ReaderOffsets};
 use crate::broker::streams::skipping::Step;
 use crate::broker::streams::stream::{Stream, StreamReader};
 use crate::broker::streams::stream_record::StreamRecord;
+use crate::broker::topology::errors::too_many;
 use crate::broker::topology::{ConsumerFilter, DefinitionKey, QueueId, View};
 
 /// The number of steps that are made for one reader before others have their turn.
@@ -42,6 +43,9 @@ const SUMMARY_STEPS: u32 = 16;
 
 /// The bytes of a record that take a step to read and deliver, besides the one that every record takes.
 const BYTES_PER_STEP: usize = 128;
+
+/// The number of files that readers have open beyond which each closes its own after its turn.
+pub(crate) const READER_FILES_MAX: u64 = 128;
 
 /// The header of a delivery with the message's number, and the argument that says where a reader begins.
 pub(in crate::broker) const OFFSET: &str = "x-stream-offset";
@@ -73,6 +77,10 @@ impl Broker {
         (name, is_generated): (&str, bool),
         policy: &Policy,
     ) -> Result<Option<NewLog>, AmqpError> {
+        let streams_max = self.options.streams_max;
+        if self.durability.opening_count_beside(key).is_some_and(|count| count + self.streams.len() >= streams_max) {
+            return Err(too_many("streams", streams_max));
+        }
         let options = (retention(policy), policy.segment_bytes);
         let opened = self.durability.take_opened(key, options, self.clock.wall_us(), |id| dir_name(name, id));
         let opened = opened.map_err(|reason| cannot_be_opened(name, &reason))?;
@@ -231,8 +239,9 @@ impl Broker {
                 }
             }
         }
-        if self.are_crowded(self.durability.block_bytes()) {
-            reader.cursor.rest();
+        let has_many_files = self.durability.reader_files() > READER_FILES_MAX;
+        if has_many_files || self.are_crowded(self.durability.block_bytes()) {
+            reader.rest(has_many_files);
         }
         self.clients[slot].reader = Some(reader);
         if awaits_memory {

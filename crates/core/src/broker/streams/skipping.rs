@@ -45,6 +45,11 @@ impl Skipping {
         if reader.position() < self.read_until || reader.awaits_time() { Step::Read } else { self.look(log, reader) }
     }
 
+    /// Close the file of the summaries.
+    pub fn rest(&mut self) {
+        self.summaries = None;
+    }
+
     fn look(&mut self, log: &Log, reader: &mut LogReader) -> Step {
         let position = reader.position();
         let Some((sealed, file)) = self.summaries.take().filter(|(sealed, _)| sealed.has(position)) else {

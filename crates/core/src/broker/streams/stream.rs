@@ -60,6 +60,14 @@ impl StreamReader {
         self.filter.as_ref()
     }
 
+    /// Let go of what was read ahead, and of the file of the summaries if there are too many files.
+    pub(super) fn rest(&mut self, has_many_files: bool) {
+        self.cursor.rest();
+        if has_many_files && let Some(skipping) = &mut self.skipping {
+            skipping.rest();
+        }
+    }
+
     /// Read on in the log, from this number.
     pub(super) fn return_to_log(&mut self, sequence: Sequence) {
         self.cursor.seek(sequence);

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use crate::journal::{DiskFile, Log, LogItem, ReadError, SegmentNumber, Sequence, Start};
+use crate::journal::{DiskFile, FileCount, Log, LogItem, ReadError, SegmentNumber, Sequence, Start};
 
 use crate::broker::streams::stream_record::StreamRecord;
 use crate::broker::streams::summary::{RunCondition, Summary, SummaryBuilder};
@@ -47,6 +47,7 @@ struct Run {
 pub(crate) struct SummaryFile {
     file: Arc<dyn DiskFile>,
     runs: Vec<Run>,
+    _count: FileCount,
 }
 
 /// The content of the summary of a run.
@@ -88,7 +89,7 @@ impl SummaryFile {
         let expected = crc32c::crc32c_append(crc32c::crc32c(&header), runs);
         let (runs, _) = runs.as_chunks::<RUN_BYTES>();
         let runs = runs.iter().map(Run::decode).collect();
-        (u32::from_le_bytes(*checksum) == expected).then_some(Self { file, runs })
+        (u32::from_le_bytes(*checksum) == expected).then(|| Self { file, runs, _count: log.count_reader_file() })
     }
 
     /// The summary of the run that has this number.

@@ -198,3 +198,32 @@ fn the_files_of_a_stream_stay_until_its_deletion_is_on_disk() {
     (0..5).for_each(|_| world.commit());
     assert_eq!(folders(&disk).len(), 0);
 }
+
+#[test]
+fn there_are_no_more_streams_than_may_keep_a_file_open() {
+    let disk = SimulatedDisk::new();
+    let options = BrokerOptions { streams_max: 2, ..BrokerOptions::default() };
+    let mut world = TestBroker::on_disk(&disk, options.clone()).0;
+    let [id, second, other] = [(); 3].map(|()| world.connect());
+    world.send(id, 1, stream("first", &[]));
+    world.send(second, 1, stream("second", &[]));
+    let refused = closed(&world.ask(other, 1, stream("third", &[])));
+    let text = "RESOURCE_ERROR - there are 2 streams already, and no more are allowed";
+    assert_eq!(refused, Some((0, 506, text.to_owned())), "while they are made");
+    (0..3).for_each(|_| world.commit());
+    assert_eq!((seen(&mut world, id), seen(&mut world, second)), (vec!["queue.declare-ok"], vec!["queue.declare-ok"]));
+    let other = world.connect();
+    assert_eq!(closed(&world.ask(other, 1, stream("third", &[]))).map(|it| it.1), Some(506));
+    world.send(id, 1, stream("first", &[]));
+    assert_eq!(seen(&mut world, id), ["queue.declare-ok"], "it is there");
+    world.send(id, 1, QueueDelete { queue: "first", ..Default::default() });
+    world.send(id, 1, stream("third", &[]));
+    (0..5).for_each(|_| world.commit());
+    assert_eq!(seen(&mut world, id), ["queue.delete-ok", "queue.declare-ok"]);
+    // A broker that may have fewer opens those that it has.
+    drop(world);
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions { streams_max: 1, ..options }).0;
+    let id = world.connect();
+    assert_eq!(names(&world.ask(id, 1, stream("second", &[]))), ["queue.declare-ok"]);
+    assert_eq!(closed(&world.ask(id, 1, stream("fourth", &[]))).map(|it| it.1), Some(506));
+}

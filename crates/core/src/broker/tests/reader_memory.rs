@@ -6,6 +6,7 @@ use super::memory::rest;
 use super::streaming::{declare, offsets, read};
 use crate::amqp::method::{BasicAck, BasicConsume};
 use crate::amqp::{FieldValue, PropertyFields};
+use crate::broker::streams::reading::READER_FILES_MAX;
 use crate::broker::{BrokerOptions, ConnectionId};
 use crate::journal::SimulatedDisk;
 
@@ -140,5 +141,43 @@ fn readers_that_are_far_from_each_other_keep_little_of_what_they_read() {
     many.rounds(2);
     for (index, offsets) in many.offsets.iter().enumerate() {
         assert_eq!(*offsets, [1 + index as i64, 2 + index as i64]);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "reads more than miri does in minutes")]
+fn readers_share_the_files_of_segments_and_keep_few_open() {
+    const FAR_READERS: i64 = 200;
+    for is_together in [false, true] {
+        let options = BrokerOptions { memory_bytes_max: 256 * MEBIBYTE, ..BrokerOptions::default() };
+        let mut world = TestBroker::on_disk(&SimulatedDisk::new(), options).0;
+        let publisher = world.connect();
+        declare(&mut world, publisher, &[("x-stream-max-segment-size-bytes", FieldValue::I32(64 << 10))]);
+        for _ in 0..=FAR_READERS {
+            // Nearly a whole segment.
+            let bytes = published("", "log", &PropertyFields::default(), &vec![7; 30 << 10]);
+            world.broker.receive(publisher, &bytes, world.now);
+            rest(&mut world);
+            world.commit();
+        }
+        let place = |index: i64| if is_together { 1 } else { 1 + index };
+        let readers: Vec<ConnectionId> = (0..FAR_READERS).map(|_| world.connect()).collect();
+        for (index, reader) in (0..).zip(&readers) {
+            let start = [("x-stream-offset", FieldValue::I64(place(index)))];
+            let mut first = offsets(&read(&mut world, *reader, 1, &start));
+            rest(&mut world);
+            first.extend(offsets(&world.seen(*reader)));
+            assert_eq!(first, [place(index)]);
+        }
+        let open = world.broker.durability.reader_files();
+        let open_max = if is_together { 2 } else { READER_FILES_MAX + 1 };
+        assert!((1..=open_max).contains(&open), "{open} files are open");
+        for (index, reader) in (0..).zip(&readers) {
+            world.send(*reader, 1, BasicAck { delivery_tag: 1, multiple: false });
+            rest(&mut world);
+            assert_eq!(offsets(&world.seen(*reader)), [place(index) + 1]);
+        }
+        readers.iter().for_each(|reader| world.broker.disconnect(*reader, world.now));
+        assert_eq!(world.broker.durability.reader_files(), 0, "files go with their readers");
     }
 }

@@ -74,6 +74,6 @@ pub(super) fn unknown_kind(kind: &str) -> AmqpError {
     error(ReplyCode::CommandInvalid, &reason)
 }
 
-pub(super) fn too_many(what: &str, most: usize) -> AmqpError {
+pub(crate) fn too_many(what: &str, most: usize) -> AmqpError {
     error(ReplyCode::ResourceError, &format!("there are {most} {what} already, and no more are allowed"))
 }

@@ -21,7 +21,7 @@ mod bindings;
 mod conditions;
 mod definition;
 mod definitions;
-mod errors;
+pub(crate) mod errors;
 mod exchange;
 mod hierarchies;
 mod ids;

@@ -49,6 +49,8 @@ pub(crate) struct CommitQueue {
     wake: Box<dyn Fn() + Send + Sync>,
     /// The memory of what readers of all its logs have read.
     pub block_bytes: Arc<AtomicU64>,
+    /// The number of files that readers of all its logs have open.
+    pub reader_files: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -81,6 +83,7 @@ impl Committer {
             turn: Mutex::default(),
             wake: Box::new(wake),
             block_bytes: Arc::default(),
+            reader_files: Arc::default(),
         };
         Self { queue: Arc::new(queue), thread: None }
     }
@@ -112,6 +115,12 @@ impl Committer {
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         self.queue.block_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The number of files that readers of its logs have open.
+    #[must_use]
+    pub fn reader_files(&self) -> u64 {
+        self.queue.reader_files.load(Ordering::Relaxed)
     }
 
     pub(crate) fn queue(&self) -> &Arc<CommitQueue> {

@@ -10,6 +10,7 @@ use crate::journal::format::heads::Heads;
 use crate::journal::format::record::Sequence;
 use crate::journal::format::segment::{DATA_START, SegmentName, SegmentNumber};
 use crate::journal::options::LogOptions;
+use crate::journal::reader_files::ReaderFiles;
 use crate::journal::recovery::directory::{Directory, SegmentFile};
 use crate::journal::recovery::recover::{ActiveSegment, RecoveredLog, SegmentMeta};
 use crate::journal::statistics::Counters;
@@ -29,6 +30,8 @@ pub(crate) struct SharedLog {
     pub files: Mutex<VecDeque<Arc<SegmentFile>>>,
     /// The blocks that readers have in memory.
     pub blocks: Arc<Blocks>,
+    /// The files that readers have open.
+    pub reader_files: ReaderFiles,
     synced: AtomicU64,
     pub pending_bytes: AtomicUsize,
     /// The memory of the heads of the active segment.
@@ -76,6 +79,7 @@ impl SharedLog {
             directory: recovered.directory,
             options,
             blocks: Arc::new(Blocks::counted_in(&queue.block_bytes)),
+            reader_files: ReaderFiles::counted_in(&queue.reader_files),
             queue,
             appending: Mutex::new(appending),
             writing: Mutex::new(SegmentWriter::new(recovered.active, recovered.mark, next.previous())),
