@@ -50,8 +50,8 @@ pytestmark = pytest.mark.spark
 class DeltaCase(Case):
     """A case whose notifications are in tables."""
 
-    def __init__(self, folder: Path, messages: list[bytes]) -> None:
-        super().__init__(folder, messages, "tamis.sqlite")
+    def __init__(self, folder: Path, messages: list[bytes], arrived: int | None = None) -> None:
+        super().__init__(folder, messages, "tamis.sqlite", arrived)
 
     def configure(self, *settings: Any) -> None:
         super().configure(*settings)
@@ -81,8 +81,9 @@ def test_killed_at_random_points_the_tables_are_those_of_brute_force(
 ) -> None:
     print(f"TAMIS_SEED={SEED} TAMIS_PIPELINE_KILLS={KILLS}")
     chance = random.Random(SEED)
-    case = DeltaCase(tmp_path, real_messages(shared, MESSAGES))
+    case = DeltaCase(tmp_path, real_messages(shared, MESSAGES), arrived=0)
     for kill in range(KILLS):
+        case.arrive(MESSAGES * (kill + 1) // KILLS)  # so that each kill finds work
         share = (kill + chance.random()) / KILLS
         part = part_of(kill)
         was_there = run_and_kill(case, int(share * MESSAGES), chance.uniform(0.0, 0.5), part, chance.uniform(0.0, 5.0))

@@ -5,6 +5,7 @@ with TAMIS_SEED. Two planted faults show that the check can fail."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.spark
 
 KILLS = times("TAMIS_PIPELINE_KILLS", 2, 30)
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
-MESSAGES = 400 if LONG else 160
+MESSAGES = 1_200 if LONG else 160
 BATCH_MESSAGES = 20
 CHILD = Path(__file__).with_name("pipeline_child.py")
 
@@ -90,16 +91,25 @@ CLEAN = Verdict(set(), set(), set())
 
 
 class Case:
-    """A folder with mail, queries and a pipeline.toml, and the outbox that brute force computes."""
+    """A folder with mail, queries and a pipeline.toml, and the outbox that brute force computes.
 
-    def __init__(self, folder: Path, messages: list[bytes], place: str) -> None:
+    Args:
+        folder: the folder.
+        messages: the mail.
+        place: where the store is.
+        arrived: how many messages are there at the beginning; None: all.
+    """
+
+    def __init__(self, folder: Path, messages: list[bytes], place: str, arrived: int | None = None) -> None:
         self.folder = folder
         self.place = place if "://" in place else str(folder / place)
         self.toml = folder / "pipeline.toml"
         self.configure()
-        box = folder / "inbox"
-        offsets = write_mbox(box, messages)
-        self.wanted = brute_force("inbox", str(box), list(zip(offsets, map(unescape, messages), strict=True)))
+        self._box, self._messages, self._arrived = folder / "inbox", messages, 0
+        self._box.touch()
+        self.arrive(len(messages) if arrived is None else arrived)
+        offsets = itertools.accumulate(map(len, messages[:-1]), initial=0)
+        self.wanted = brute_force("inbox", str(self._box), list(zip(offsets, map(unescape, messages), strict=True)))
         with self.store() as store:
             store.add_queries(QUERIES)
 
@@ -107,6 +117,11 @@ class Case:
         """Write the settings of the pipeline."""
         text = PIPELINE.format(store=self.place, messages=messages, interval_ms=interval_ms, work=work)
         self.toml.write_text(text)
+
+    def arrive(self, count: int) -> None:
+        """Let the first `count` messages be there."""
+        write_mbox(self._box, self._messages[self._arrived : count])
+        self._arrived = max(self._arrived, count)
 
     def change(self, chance: random.Random) -> None:
         """Change settings and edit queries, in ways that leave the notifications as they are but for the versions."""
@@ -144,8 +159,9 @@ def test_killed_at_random_points_the_outbox_is_that_of_brute_force(
 ) -> None:
     print(f"TAMIS_SEED={SEED} TAMIS_PIPELINE_KILLS={KILLS}")
     chance = random.Random(SEED)
-    case = Case(tmp_path, real_messages(shared, MESSAGES), place)
+    case = Case(tmp_path, real_messages(shared, MESSAGES), place, arrived=0)
     for kill in range(KILLS):
+        case.arrive(MESSAGES * (kill + 1) // KILLS)  # so that each kill finds work
         share = (kill + chance.random()) / KILLS
         part = part_of(kill)
         was_there = run_and_kill(case, int(share * MESSAGES), chance.uniform(0.0, 0.5), part, chance.uniform(0.0, 5.0))
