@@ -149,10 +149,10 @@ def at_record(after: bool) -> Callable[[pytest.MonkeyPatch], None]:
     def plant(patch: pytest.MonkeyPatch) -> None:
         record = Store.record_batch
 
-        def crashing(store: Store, stream: str, batch_id: int, counts: BatchCounts) -> BatchCounts:
+        def crashing(store: Store, stream: str, batch_id: int, counts: BatchCounts, tables: Path) -> BatchCounts:
             if batch_id == CRASHED and not after:
                 raise CrashError("planted")
-            found = record(store, stream, batch_id, counts)
+            found = record(store, stream, batch_id, counts, tables)
             if batch_id == CRASHED:
                 raise CrashError("planted")
             return found
@@ -189,7 +189,7 @@ def _of_notifications_alone(case: DeltaCase) -> Verdict:
 def test_control_a_batch_noted_before_its_commit_loses(case: DeltaCase, spark: SparkSession) -> None:
     def plant(patch: pytest.MonkeyPatch) -> None:
         def noted(sink: DeltaSink, table: Table, batch: Batch, files: Sequence[File]) -> None:
-            sink._store.record_batch(batch.stream, batch.number, BatchCounts(0, 0, 0, 0))
+            sink._store.record_batch(batch.stream, batch.number, BatchCounts(0, 0, 0, 0), sink._folder)
             if batch.number == CRASHED:
                 raise CrashError("planted")
             commit(sink, table, batch, files)

@@ -175,6 +175,7 @@ def test_killed_at_random_points_the_outbox_is_that_of_brute_force(
     assert run_to_the_end(case, spark) == 0
     assert case.verdict() == CLEAN
     assert_all_delivered_once(case)
+    assert_all_noted_once(case)
 
 
 def start(case: Case) -> subprocess.Popen[str]:
@@ -240,6 +241,13 @@ def assert_all_delivered_once(case: Case) -> None:
     assert len(told) == len(set(told)) == len(case.wanted)
 
 
+def assert_all_noted_once(case: Case) -> None:
+    """Check that the store has one note per message that was read, for traces."""
+    with case.store() as store, store._read() as connection:
+        places = connection.exec_driver_sql('SELECT "offset" FROM seen').scalars().all()
+    assert len(places) == len(set(places)) == MESSAGES
+
+
 # --- killed at the worst points, and the two controls ---------------------------------------------------------------
 #
 # A commit that raises leaves the store and the checkpoint as a kill at that point does, and needs no new Java.
@@ -274,18 +282,20 @@ class CrashingStore(Store):
         return super()._fan_out_piece()
 
     def commit_batch(
-        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str] = ()
+        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str] = (), *seen: Any
     ) -> BatchCounts:
         self._commits += 1
         if self.crash_before and self._commits == 3:
             raise CrashError("planted")
-        counts = self.commit(stream, batch_id, result, default_deliveries)
+        counts = self.commit(stream, batch_id, result, default_deliveries, *seen)
         if self.crash_after and self._commits == 3:
             raise CrashError("planted")
         return counts
 
-    def commit(self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str]) -> BatchCounts:
-        return super().commit_batch(stream, batch_id, result, default_deliveries)
+    def commit(
+        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str], *seen: Any
+    ) -> BatchCounts:
+        return super().commit_batch(stream, batch_id, result, default_deliveries, *seen)
 
     def commit_staged(self, stream: str, batch_id: int, *staged: Any) -> BatchCounts:
         self._commits += 1
@@ -306,10 +316,12 @@ class RandomIds(CrashingStore):
     def batch_counts(self, stream: str, batch_id: int) -> BatchCounts | None:
         return None
 
-    def commit(self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str]) -> BatchCounts:
+    def commit(
+        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str], *seen: Any
+    ) -> BatchCounts:
         stream = f"{stream}-{uuid.uuid4().hex}"  # an unknown batch
         self.pin_batch(stream, batch_id)
-        return super().commit(stream, batch_id, map(_renamed, _parts(result)), default_deliveries)
+        return super().commit(stream, batch_id, map(_renamed, _parts(result)), default_deliveries, *seen)
 
     def move(self, stream: str, batch_id: int, staging: Staging, *rest: Any) -> BatchCounts:
         stream = f"{stream}-{uuid.uuid4().hex}"
@@ -333,17 +345,17 @@ class LedgerFirst(CrashingStore):
     """The second control: the batch is recorded as done before its notifications are written."""
 
     def commit_batch(
-        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str] = ()
+        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str] = (), *seen: Any
     ) -> BatchCounts:
         parts = _parts(result)
         self.commit(stream, batch_id, BatchResult(read_count=sum(part.read_count for part in parts)), ())
         self.pin_batch(f"{stream}-late", batch_id)
-        return super().commit_batch(f"{stream}-late", batch_id, parts, default_deliveries)
+        return super().commit_batch(f"{stream}-late", batch_id, parts, default_deliveries, *seen)
 
     def commit_staged(
         self, stream: str, batch_id: int, staging: Staging, source: str, staged: BatchCounts, *rest: Any
     ) -> BatchCounts:
-        self.move(stream, batch_id, self.begin_staging(), source, BatchCounts(staged.read, 0, 0, 0), *rest)
+        self.move(stream, batch_id, self.begin_staging(), source, BatchCounts(staged.read, 0, 0, 0), *rest[:1])
         self.pin_batch(f"{stream}-late", batch_id)
         return super().commit_staged(f"{stream}-late", batch_id, staging, source, staged, *rest)
 

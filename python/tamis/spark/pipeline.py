@@ -125,6 +125,7 @@ class Pipeline:
             ):
                 apply_config(self._config, self._store)
                 self._store.fan_out()  # tables or files that a killed run has left
+                self._store.keep_seen(self._config.pipeline.seen_messages)
                 spark = self._spark or self._session(work)
                 take_signals()  # Spark's start has installed its own handler
                 try:
@@ -297,7 +298,8 @@ class _Run:
         stream = f"{self._config.pipeline.name}/{adapter}@{checkpoint_id}"
         try:
             publication = self._publications.get(adapter)
-            batch = Batch(stream, batch_id, adapter, self._config.default_deliveries, publication)
+            kept = self._config.pipeline.seen_messages
+            batch = Batch(stream, batch_id, adapter, self._config.default_deliveries, publication, kept)
             report = process_batch(self._store, self._snapshots, self._sink, batch, frame)
             if report is None:
                 return
