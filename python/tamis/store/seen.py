@@ -81,9 +81,17 @@ class SeenMessages(Database):
     """The part of the store that notes which messages were read."""
 
     def keep_seen(self, kept: int) -> None:
-        """Delete all notes but for the last `kept`."""
+        """Delete all notes but for the last `kept`, in pieces, so that another writer waits for one piece only."""
+        while self._forget_piece(kept):
+            pass
+
+    def _forget_piece(self, kept: int) -> int:
         with self._write() as connection:
-            forget_beyond(connection, kept)
+            first, last = connection.execute(select(func.min(_s.seq), func.max(_s.seq))).one()
+            if first is None:
+                return 0
+            until = min(last - kept, first + _PIECE - 1)
+            return int(connection.execute(delete(seen).where(_s.seq <= until)).rowcount)
 
     def prune_seen(self, before: datetime) -> int:
         """Delete at most 10,000 notes of messages that were read before a time.
