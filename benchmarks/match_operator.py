@@ -6,9 +6,12 @@ Messages are made inside the JVM (256-byte body, six properties) and results are
 measured. The operators alternate in one process; the median of the runs counts. The bar is 1.3 with 10,000 queries and
 1.6 with 500,000.
 
+A constant of one number is the bar's. Two others return as many numbers, and as many keys, as a message has matches:
+with many matches, most of the time goes into handing them from Python to Spark, whoever has found them.
+
 ``--kinds`` names the kinds of queries, in equal shares. ``limit``, ``regions`` and ``fields`` have an equality as their
 access key; ``topic`` and ``near`` have none. By default, each number of queries is measured without these two and with
-all kinds."""
+all of these kinds. ``symbol`` is one equality: 500,000 such queries give 100 matches a message."""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from _results import Results
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -50,7 +54,9 @@ KINDS: dict[str, Callable[[random.Random], tamis.Query]] = {
     "fields": lambda chance: tamis.fields({"symbol": _symbol(chance), "region": f"R{chance.randrange(REGIONS)}"}),
     "topic": lambda chance: tamis.topic(f"market.r{chance.randrange(REGIONS)}.{_symbol(chance).lower()}.#"),
     "near": lambda chance: tamis.near(f"w{chance.randrange(WORDS)}", f"w{chance.randrange(WORDS)}", 5),
+    "symbol": lambda chance: tamis.selector(f"symbol = '{_symbol(chance)}'"),
 }
+ALL = "limit,regions,fields,topic,near"
 
 
 def make_queries(count: int, kinds: list[str]) -> list[tuple[str, tamis.Query]]:
@@ -78,14 +84,24 @@ def make_messages(spark: SparkSession, count: int) -> DataFrame:
     )
 
 
-def with_constant(frame: DataFrame) -> DataFrame:
-    """Add a constant column with a UDF of the match operator's signature."""
+def with_constant(frame: DataFrame, count: int = 1, *, texts: bool = False) -> DataFrame:
+    """Add a constant column with a UDF of the match operator's signature.
+
+    Args:
+        frame: the messages.
+        count: the number of values in each row.
+        texts: whether they are keys instead of numbers.
+    """
 
     def constant(topic: pa.Array, properties: pa.Array, body: pa.Array) -> pa.Array:
-        offsets = pa.array(np.arange(len(topic) + 1, dtype=np.int32))
-        return pa.ListArray.from_arrays(offsets, pa.array(np.ones(len(topic), dtype=np.int64)))
+        rows = len(topic)
+        offsets = pa.array(np.arange(0, rows * count + 1, count, dtype=np.int32))
+        numbers = np.arange(rows * count) % 1_000
+        values = pa.array([f"q{number:06}" for number in range(1_000)]).take(pa.array(numbers)) if texts else numbers
+        return pa.ListArray.from_arrays(offsets, pa.array(values))
 
-    return frame.withColumn("matched", arrow_udf(constant, "array<bigint>")("topic", "properties", "body"))
+    returned = "array<string>" if texts else "array<bigint>"
+    return frame.withColumn("matched", arrow_udf(constant, returned)("topic", "properties", "body"))
 
 
 def seconds(frame: DataFrame) -> float:
@@ -98,8 +114,13 @@ def seconds(frame: DataFrame) -> float:
 def measure_spark(spark: SparkSession, engine: tamis.Engine, rows: int, runs: int) -> dict[str, Any]:
     """Return the medians of alternating runs, after one of each that does not count."""
     messages = make_messages(spark, rows)
+    matches = max(
+        1, round(pc.mean(pc.list_value_length(engine.match_batch(make_messages(spark, 1_000).toArrow()))).as_py())
+    )
     contenders = {
         "constant": with_constant(messages),
+        "numbers": with_constant(messages, matches),
+        "texts": with_constant(messages, matches, texts=True),
         "ids": messages.transform(tamis.spark.match(engine, ids=True)),
         "keys": messages.transform(tamis.spark.match(engine)),
     }
@@ -114,7 +135,8 @@ def measure_spark(spark: SparkSession, engine: tamis.Engine, rows: int, runs: in
         "rows": rows,
         "runs": runs,
         "messages_per_s": {name: rows / median for name, median in medians.items()},
-        "times_constant": {name: medians[name] / medians["constant"] for name in ("ids", "keys")},
+        "matches": matches,
+        "times_constant": {name: taken / medians["constant"] for name, taken in medians.items()},
     }
 
 
@@ -139,17 +161,23 @@ def measure_engine(spark: SparkSession, queries: list[tuple[str, tamis.Query]], 
 
 def show(cases: list[dict[str, Any]], results: Results) -> None:
     """Print the results, and add them to the page's figures."""
-    labels = (("constant", "returns a constant"), ("ids", "match, ids"), ("keys", "match, keys"))
+    labels = (
+        ("constant", "returns a constant"),
+        ("numbers", "returns as many numbers as matches"),
+        ("texts", "returns as many keys"),
+        ("ids", "match, ids"),
+        ("keys", "match, keys"),
+    )
     records, engines = [], []
     for case in cases:
         spark, engine = case["spark"], case["engine"]
-        size = {"queries": case["queries"], "kinds": ", ".join(case["kinds"])}
-        times = {"constant": 1.0, **spark["times_constant"]}
+        size = {"queries": case["queries"], "kinds": ", ".join(case["kinds"]), "matches": spark["matches"]}
+        times = spark["times_constant"]
         for name, label in labels:
             figures = {"messages_per_s": spark["messages_per_s"][name], "times_constant": times[name]}
             records.append({**size, "what": label, **figures})
         engines.append({**size, "us": engine["engine_us"], "brute_force_us": engine["brute_force_us"]})
-    sizes = [("queries", "queries", 0), ("kinds", "kinds", 0)]
+    sizes = [("queries", "queries", 0), ("kinds", "kinds", 0), ("matches", "matches a message", 0)]
     results.table(
         "spark",
         f"{cases[0]['spark']['rows']:,} messages of 256 bytes, medians of {cases[0]['spark']['runs']}",
@@ -175,10 +203,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--queries", default=",".join(map(str, BARS)), help="numbers of queries")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--kinds", help=f"of {','.join(KINDS)}; both {KEYED} and all of them if absent")
+    parser.add_argument("--kinds", help=f"of {','.join(KINDS)}; both {KEYED} and {ALL} if absent")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    choices = [kinds.split(",") for kinds in ([arguments.kinds] if arguments.kinds else [KEYED, ",".join(KINDS)])]
+    choices = [kinds.split(",") for kinds in ([arguments.kinds] if arguments.kinds else [KEYED, ALL])]
     if unknown := set(choices[0]) - set(KINDS):
         parser.error(f"unknown kinds: {', '.join(sorted(unknown))}; known: {', '.join(KINDS)}")
     asked = f"--rows {arguments.rows} --queries {arguments.queries}"

@@ -19,9 +19,9 @@ READY_S = 60
 
 
 @contextmanager
-def playing(folder: Path, ports: dict[str, int]) -> Iterator[PagePlayer]:
+def playing(folder: Path, replaced: dict[str, str]) -> Iterator[PagePlayer]:
     """A player in a folder, which ends what it started in the background."""
-    player = PagePlayer(folder, ports)
+    player = PagePlayer(folder, replaced)
     try:
         yield player
     finally:
@@ -33,22 +33,30 @@ class PagePlayer:
 
     Args:
         folder: where the files are written and the commands run.
-        ports: port in the page -> port to use instead.
+        replaced: port or address in the page -> what to use instead.
     """
 
-    def __init__(self, folder: Path, ports: dict[str, int]) -> None:
+    def __init__(self, folder: Path, replaced: dict[str, str]) -> None:
         self._folder = folder
-        self._ports = ports
+        self._replaced = replaced
         self._env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
         self._background: list[subprocess.Popen[bytes]] = []
 
-    def play(self, page: Path, *, spark: bool) -> int:
-        """Play the blocks that need Spark, or all others. Return the number of commands."""
+    def play(self, page: Path, *, spark: bool, without: str = "") -> int:
+        """Play the blocks that need Spark, or all others. Return the number of commands.
+
+        Args:
+            page: the page.
+            spark: which blocks of commands to play.
+            without: leave out the blocks that are marked with this word.
+        """
         count = 0
         for block in blocks(page):
             if block.title:
                 self._write(block)
             elif block.language == "console" and ("spark" in block.info) == spark:
+                if without and without in block.info:
+                    continue
                 for command, promised in _commands(self._text(block)):
                     self._run(command, promised)
                     count += 1
@@ -56,14 +64,14 @@ class PagePlayer:
 
     def end(self) -> None:
         """End the programs in the background, by their ids."""
-        for process in self._background:
+        for process in reversed(self._background):
             process.send_signal(signal.SIGTERM)
             process.wait(PATIENCE_S)
 
     def _text(self, block: Block) -> str:
         text = block.text
-        for shown, used in self._ports.items():
-            text = text.replace(shown, str(used))
+        for shown, used in self._replaced.items():
+            text = text.replace(shown, used)
         return text
 
     def _write(self, block: Block) -> None:

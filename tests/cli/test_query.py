@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tamis.query import QuerySpec
 from tamis.store import Store
 from tests.cli.conftest import Tamis
 
@@ -109,6 +110,21 @@ def test_import_is_all_or_nothing_and_says_what_changed(tamis: Tamis, files: Pat
     (files / "queries.txt").write_text("james: a = 1\n")
     counts = json.loads(tamis("query", "import", "queries.txt", "--json").stdout)
     assert counts == {"added": 0, "changed": 1, "unchanged": 0}
+
+
+def test_the_queries_of_another_store_are_copied(tamis: Tamis, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "old.sqlite") as old:
+        old.set_hierarchy("grp", {"American": "Options", "Options": None})
+        old.add_queries([QuerySpec("opt", "grp UNDER 'Options'", tags=("market",)), QuerySpec("frost", "a = 1")])
+        old.pause_query("frost")
+        wanted = [record.spec() for record in old.list_queries()]
+    tamis("query", "add", "frost", "a = 2", "--store", "new.sqlite")
+    told = tamis("query", "import", "old.sqlite", "--store", "new.sqlite").stderr
+    assert "1 added, 1 changed, 0 unchanged" in told
+    assert "2 unchanged" in tamis("query", "import", "old.sqlite", "--store", "new.sqlite").stderr
+    with Store.open(tmp_path / "new.sqlite") as new:
+        assert {it.key: it.spec() for it in new.list_queries()} == {it.key: it for it in wanted}
+        assert [it.attribute for it in new.list_hierarchies()] == ["grp"]
 
 
 def test_the_store_is_the_option_s_then_the_variable_s_then_the_pipeline_s(tamis: Tamis, tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tamis.query import QuerySpec
-from tamis.store import Outcome, Store
+from tamis.store import BatchCounts, Outcome, Store
+from tamis.store.seen import SeenBatch, SeenMessage
 from tests.cli.conftest import Tamis
 from tests.store.rows import message, notification, result
 
@@ -84,3 +86,43 @@ def test_the_steps_of_a_delivery_are_shown(tamis: Tamis, ids: list[str]) -> None
     assert shown.index("waiting: no route to host") < shown.index("retried: 451 later")
     mail = json.loads(tamis("deliveries", "show", ids[0], "--json").stdout.splitlines()[1])
     assert [step["step"] for step in mail["steps"]] == ["waiting", "retried", "delivered"]
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> None:
+    """Store notes of a mail that matched nothing at two places, and of one whose notification was deleted."""
+    silent, told = (SeenMessage("mail/a.mbox", at, f"d{at}", f"<{at}@example.org>", at) for at in (0, 5))
+    with Store.open(tmp_path / "tamis.sqlite") as store:
+        for batch_id, read in enumerate(([silent, told], [silent._replace(partition="mail/moved.mbox")])):
+            store.pin_batch("s", batch_id)
+            store.commit_batch("s", batch_id, result([]), (), SeenBatch("inbox", read, 9))
+
+
+@pytest.mark.usefixtures("notes")
+@pytest.mark.parametrize("name", ["0@example.org", "d0", "mail/a.mbox:0"])
+def test_a_message_without_a_match_is_followed_too(tamis: Tamis, name: str) -> None:
+    lines = tamis("trace", name).stdout.splitlines()
+    assert lines[0] == "Message <0@example.org>"
+    assert re.fullmatch(r"found: inbox, mail/a.mbox, byte 0, read [-0-9]{10} [:0-9]{8} UTC in batch 0", lines[1])
+    assert lines[2].startswith("found again, so nobody is told twice: inbox, mail/moved.mbox, byte 0, read ")
+    assert lines[3:] == ["matched: no query; `tamis explain` says why"]
+    told = json.loads(tamis("trace", name, "--json").stdout)
+    assert [place["partition"] for place in told["found"]] == ["mail/a.mbox", "mail/moved.mbox"]
+    assert [(it["batch"], it["matches"]) for place in told["found"] for it in place["read"]] == [(0, 0), (1, 0)]
+    assert (told["properties"], told["matched"]) == (None, [])
+
+
+@pytest.mark.usefixtures("notes")
+def test_a_message_whose_notifications_are_gone_says_so(tamis: Tamis) -> None:
+    last = tamis("trace", "5@example.org").stdout.splitlines()[-1]
+    assert last == "matched: 5 queries; the notifications are not in the store: deleted, or made at another place"
+
+
+@pytest.mark.usefixtures("notes")
+def test_an_unknown_message_is_told_how_far_the_store_remembers(tamis: Tamis, tmp_path: Path) -> None:
+    assert "every message that was read since 20" in tamis("trace", "nobody@example.org").stderr
+    with Store.open(tmp_path / "tamis.sqlite") as store:
+        store.pin_batch("t", 0)
+        store.record_batch("t", 0, BatchCounts(1, 1, 1, 0), Path("/shared/results"))
+    told = tamis("trace", "nobody@example.org").stderr
+    assert "in Delta tables, which `tamis trace` does not read: look in /shared/results" in told

@@ -283,6 +283,11 @@ def test_two_deliveries_may_not_write_into_one_folder(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         (
+            '[pipeline]\nnotifications = "r"\nseen_messages = 5\n',
+            "line 3: 'seen_messages' needs the outbox of the store",
+        ),
+        ("[pipeline]\nseen_messages = -1\n", "line 2: seen_messages: expected a number of at least 0, not -1"),
+        (
             '[[adapter]]\nname = "a"\ntype = "mbox"\npath = "x"\nbody_field = "b"\n',
             "line 5: 'body_field' is for",
         ),

@@ -10,7 +10,7 @@ import pytest
 from tamis.cli.pipeline.run import warn_of_queries_elsewhere
 from tamis.config.apply import apply_config, queries_elsewhere
 from tamis.config.pipeline import PipelineConfig
-from tamis.config.pipeline_check import check, describe
+from tamis.config.pipeline_check import PipelineCheck, check
 from tamis.query import QuerySpec
 from tamis.store import Store
 from tamis.store.models import SCHEMA_VERSION
@@ -58,7 +58,19 @@ def test_a_good_pipeline_passes_and_nothing_is_made(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     assert _problems(folder) == []
     assert sorted(folder.rglob("*")) == before
-    assert describe(PipelineConfig.load(folder / "pipeline.toml")) == "2 queries, 1 adapter, 1 delivery, 2 tests"
+    assert described(folder) == "2 queries, 1 adapter, 1 delivery, 2 tests"
+
+
+def test_queries_of_the_store_are_counted_too(folder: Path) -> None:
+    with Store.open(folder / "tamis.sqlite") as store:
+        store.add_queries([QuerySpec("james", "author = 'J'"), QuerySpec("by-hand", "subject = 'x'")])
+    assert described(folder).startswith("3 queries, ")
+
+
+def described(folder: Path) -> str:
+    checked = PipelineCheck(PipelineConfig.load(folder / "pipeline.toml"))
+    assert list(checked.problems())[1:] == []
+    return checked.description()
 
 
 HIERARCHY = """\

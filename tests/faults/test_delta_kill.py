@@ -50,8 +50,8 @@ pytestmark = pytest.mark.spark
 class DeltaCase(Case):
     """A case whose notifications are in tables."""
 
-    def __init__(self, folder: Path, messages: list[bytes]) -> None:
-        super().__init__(folder, messages, "tamis.sqlite")
+    def __init__(self, folder: Path, messages: list[bytes], arrived: int | None = None) -> None:
+        super().__init__(folder, messages, "tamis.sqlite", arrived)
 
     def configure(self, *settings: Any) -> None:
         super().configure(*settings)
@@ -81,8 +81,9 @@ def test_killed_at_random_points_the_tables_are_those_of_brute_force(
 ) -> None:
     print(f"TAMIS_SEED={SEED} TAMIS_PIPELINE_KILLS={KILLS}")
     chance = random.Random(SEED)
-    case = DeltaCase(tmp_path, real_messages(shared, MESSAGES))
+    case = DeltaCase(tmp_path, real_messages(shared, MESSAGES), arrived=0)
     for kill in range(KILLS):
+        case.arrive(MESSAGES * (kill + 1) // KILLS)  # so that each kill finds work
         share = (kill + chance.random()) / KILLS
         part = part_of(kill)
         was_there = run_and_kill(case, int(share * MESSAGES), chance.uniform(0.0, 0.5), part, chance.uniform(0.0, 5.0))
@@ -148,10 +149,10 @@ def at_record(after: bool) -> Callable[[pytest.MonkeyPatch], None]:
     def plant(patch: pytest.MonkeyPatch) -> None:
         record = Store.record_batch
 
-        def crashing(store: Store, stream: str, batch_id: int, counts: BatchCounts) -> BatchCounts:
+        def crashing(store: Store, stream: str, batch_id: int, counts: BatchCounts, tables: Path) -> BatchCounts:
             if batch_id == CRASHED and not after:
                 raise CrashError("planted")
-            found = record(store, stream, batch_id, counts)
+            found = record(store, stream, batch_id, counts, tables)
             if batch_id == CRASHED:
                 raise CrashError("planted")
             return found
@@ -188,7 +189,7 @@ def _of_notifications_alone(case: DeltaCase) -> Verdict:
 def test_control_a_batch_noted_before_its_commit_loses(case: DeltaCase, spark: SparkSession) -> None:
     def plant(patch: pytest.MonkeyPatch) -> None:
         def noted(sink: DeltaSink, table: Table, batch: Batch, files: Sequence[File]) -> None:
-            sink._store.record_batch(batch.stream, batch.number, BatchCounts(0, 0, 0, 0))
+            sink._store.record_batch(batch.stream, batch.number, BatchCounts(0, 0, 0, 0), sink._folder)
             if batch.number == CRASHED:
                 raise CrashError("planted")
             commit(sink, table, batch, files)

@@ -5,6 +5,7 @@ with TAMIS_SEED. Two planted faults show that the check can fail."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.spark
 
 KILLS = times("TAMIS_PIPELINE_KILLS", 2, 30)
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
-MESSAGES = 400 if LONG else 160
+MESSAGES = 1_200 if LONG else 160
 BATCH_MESSAGES = 20
 CHILD = Path(__file__).with_name("pipeline_child.py")
 
@@ -90,16 +91,25 @@ CLEAN = Verdict(set(), set(), set())
 
 
 class Case:
-    """A folder with mail, queries and a pipeline.toml, and the outbox that brute force computes."""
+    """A folder with mail, queries and a pipeline.toml, and the outbox that brute force computes.
 
-    def __init__(self, folder: Path, messages: list[bytes], place: str) -> None:
+    Args:
+        folder: the folder.
+        messages: the mail.
+        place: where the store is.
+        arrived: how many messages are there at the beginning; None: all.
+    """
+
+    def __init__(self, folder: Path, messages: list[bytes], place: str, arrived: int | None = None) -> None:
         self.folder = folder
         self.place = place if "://" in place else str(folder / place)
         self.toml = folder / "pipeline.toml"
         self.configure()
-        box = folder / "inbox"
-        offsets = write_mbox(box, messages)
-        self.wanted = brute_force("inbox", str(box), list(zip(offsets, map(unescape, messages), strict=True)))
+        self._box, self._messages, self._arrived = folder / "inbox", messages, 0
+        self._box.touch()
+        self.arrive(len(messages) if arrived is None else arrived)
+        offsets = itertools.accumulate(map(len, messages[:-1]), initial=0)
+        self.wanted = brute_force("inbox", str(self._box), list(zip(offsets, map(unescape, messages), strict=True)))
         with self.store() as store:
             store.add_queries(QUERIES)
 
@@ -107,6 +117,11 @@ class Case:
         """Write the settings of the pipeline."""
         text = PIPELINE.format(store=self.place, messages=messages, interval_ms=interval_ms, work=work)
         self.toml.write_text(text)
+
+    def arrive(self, count: int) -> None:
+        """Let the first `count` messages be there."""
+        write_mbox(self._box, self._messages[self._arrived : count])
+        self._arrived = max(self._arrived, count)
 
     def change(self, chance: random.Random) -> None:
         """Change settings and edit queries, in ways that leave the notifications as they are but for the versions."""
@@ -144,8 +159,9 @@ def test_killed_at_random_points_the_outbox_is_that_of_brute_force(
 ) -> None:
     print(f"TAMIS_SEED={SEED} TAMIS_PIPELINE_KILLS={KILLS}")
     chance = random.Random(SEED)
-    case = Case(tmp_path, real_messages(shared, MESSAGES), place)
+    case = Case(tmp_path, real_messages(shared, MESSAGES), place, arrived=0)
     for kill in range(KILLS):
+        case.arrive(MESSAGES * (kill + 1) // KILLS)  # so that each kill finds work
         share = (kill + chance.random()) / KILLS
         part = part_of(kill)
         was_there = run_and_kill(case, int(share * MESSAGES), chance.uniform(0.0, 0.5), part, chance.uniform(0.0, 5.0))
@@ -159,6 +175,7 @@ def test_killed_at_random_points_the_outbox_is_that_of_brute_force(
     assert run_to_the_end(case, spark) == 0
     assert case.verdict() == CLEAN
     assert_all_delivered_once(case)
+    assert_all_noted_once(case)
 
 
 def start(case: Case) -> subprocess.Popen[str]:
@@ -224,6 +241,13 @@ def assert_all_delivered_once(case: Case) -> None:
     assert len(told) == len(set(told)) == len(case.wanted)
 
 
+def assert_all_noted_once(case: Case) -> None:
+    """Check that the store has one note per message that was read, for traces."""
+    with case.store() as store, store._read() as connection:
+        places = connection.exec_driver_sql('SELECT "offset" FROM seen').scalars().all()
+    assert len(places) == len(set(places)) == MESSAGES
+
+
 # --- killed at the worst points, and the two controls ---------------------------------------------------------------
 #
 # A commit that raises leaves the store and the checkpoint as a kill at that point does, and needs no new Java.
@@ -258,18 +282,20 @@ class CrashingStore(Store):
         return super()._fan_out_piece()
 
     def commit_batch(
-        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str] = ()
+        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str] = (), *seen: Any
     ) -> BatchCounts:
         self._commits += 1
         if self.crash_before and self._commits == 3:
             raise CrashError("planted")
-        counts = self.commit(stream, batch_id, result, default_deliveries)
+        counts = self.commit(stream, batch_id, result, default_deliveries, *seen)
         if self.crash_after and self._commits == 3:
             raise CrashError("planted")
         return counts
 
-    def commit(self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str]) -> BatchCounts:
-        return super().commit_batch(stream, batch_id, result, default_deliveries)
+    def commit(
+        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str], *seen: Any
+    ) -> BatchCounts:
+        return super().commit_batch(stream, batch_id, result, default_deliveries, *seen)
 
     def commit_staged(self, stream: str, batch_id: int, *staged: Any) -> BatchCounts:
         self._commits += 1
@@ -290,10 +316,12 @@ class RandomIds(CrashingStore):
     def batch_counts(self, stream: str, batch_id: int) -> BatchCounts | None:
         return None
 
-    def commit(self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str]) -> BatchCounts:
+    def commit(
+        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str], *seen: Any
+    ) -> BatchCounts:
         stream = f"{stream}-{uuid.uuid4().hex}"  # an unknown batch
         self.pin_batch(stream, batch_id)
-        return super().commit(stream, batch_id, map(_renamed, _parts(result)), default_deliveries)
+        return super().commit(stream, batch_id, map(_renamed, _parts(result)), default_deliveries, *seen)
 
     def move(self, stream: str, batch_id: int, staging: Staging, *rest: Any) -> BatchCounts:
         stream = f"{stream}-{uuid.uuid4().hex}"
@@ -317,17 +345,17 @@ class LedgerFirst(CrashingStore):
     """The second control: the batch is recorded as done before its notifications are written."""
 
     def commit_batch(
-        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str] = ()
+        self, stream: str, batch_id: int, result: Result, default_deliveries: Sequence[str] = (), *seen: Any
     ) -> BatchCounts:
         parts = _parts(result)
         self.commit(stream, batch_id, BatchResult(read_count=sum(part.read_count for part in parts)), ())
         self.pin_batch(f"{stream}-late", batch_id)
-        return super().commit_batch(f"{stream}-late", batch_id, parts, default_deliveries)
+        return super().commit_batch(f"{stream}-late", batch_id, parts, default_deliveries, *seen)
 
     def commit_staged(
         self, stream: str, batch_id: int, staging: Staging, source: str, staged: BatchCounts, *rest: Any
     ) -> BatchCounts:
-        self.move(stream, batch_id, self.begin_staging(), source, BatchCounts(staged.read, 0, 0, 0), *rest)
+        self.move(stream, batch_id, self.begin_staging(), source, BatchCounts(staged.read, 0, 0, 0), *rest[:1])
         self.pin_batch(f"{stream}-late", batch_id)
         return super().commit_staged(f"{stream}-late", batch_id, staging, source, staged, *rest)
 

@@ -220,9 +220,10 @@ def test_a_query_counts_from_the_next_batch_on(workshop: Workshop) -> None:
             batch_id: int,
             result: BatchResult | Iterable[BatchResult],
             default_deliveries: object = (),
+            *seen: Any,
         ) -> BatchCounts:
             self.add_query(tamis.QuerySpec("late", "n >= 0"))
-            return super().commit_batch(stream, batch_id, result, ("outbox",))
+            return super().commit_batch(stream, batch_id, result, ("outbox",), *seen)
 
     with AddsAQuery.open(workshop.store.path) as store:
         workshop.run(store)

@@ -178,7 +178,7 @@ def test_what_keeps_a_task_from_writing_is_one_sentence(postgres: Server, tmp_pa
 
     def copy(conninfo: str) -> None:
         staging = Staging.named("none")
-        options = {"conninfo": conninfo, "place": url, "staging": staging, "source": "inbox"}
+        options = {"conninfo": conninfo, "place": url, "staging": staging, "source": "inbox", "seen": False}
         list(postgres_worker.copy_rows(("no snapshot", ()), iter(()), **options))  # type: ignore[arg-type]
 
     with patch.object(postgres_worker, "WAIT_S", 0.0):

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.processes import kill_group, kill_part
+
 from .test_pipeline import write_lines
 
 pytestmark = pytest.mark.spark
@@ -79,4 +81,18 @@ def test_sigterm_while_spark_works_ends_a_service_cleanly(to: str, tmp_path: Pat
         service.kill()
     assert (service.returncode, errors) == (0, "")
     assert output.splitlines()[-1] == "SIGTERM"
+    assert_all_ended(service.pid)
+
+
+def test_a_killed_java_process_is_one_sentence(tmp_path: Path) -> None:
+    service = start(tmp_path)
+    assert service.stdout is not None
+    try:
+        service.stdout.readline()
+        assert kill_part(service, "java")
+        _, errors = service.communicate(timeout=60)
+    finally:
+        kill_group(service)
+    assert service.returncode == 1
+    assert "TamisError: Spark's Java process has ended, killed or short of memory; start the pipeline again" in errors
     assert_all_ended(service.pid)

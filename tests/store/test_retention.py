@@ -11,6 +11,7 @@ from tamis.notify.engine import NotificationEngine
 from tamis.query import QuerySpec
 from tamis.store import Outcome, Store
 from tamis.store.retention import PRUNED_BATCH, VERSIONS_KEPT
+from tamis.store.seen import SeenBatch, SeenMessage
 from tamis.store_place import ServerUrl
 from tests.store.rows import fill, message, result
 
@@ -93,12 +94,15 @@ def test_a_pipeline_prunes_once_an_hour(store: Store) -> None:
     assert engine.deliver_pending().delivered == 1
     assert _rows(store)["outbox"] == 0
     store.pin_batch("s", 1)
-    store.commit_batch("s", 1, result([message(1)]))
+    note = SeenMessage("mail/a.mbox", 1, "00", None, 1)
+    store.commit_batch("s", 1, result([message(1)]), (), SeenBatch("inbox", [note], 9))
     engine.deliver_pending()
     assert _rows(store)["outbox"] == 1
+    assert store.trace("mail/a.mbox:1").seen
     times.append(times[-1] + timedelta(hours=1))
     engine.deliver_pending()
     assert _rows(store)["outbox"] == 0
+    assert not store.trace("mail/a.mbox:1").seen
 
 
 def test_batches_without_notifications_go_and_totals_stay(store: Store, later: datetime) -> None:

@@ -61,6 +61,7 @@ PATTERNS = {
 Name = Annotated[str, Field(pattern=_NAME, max_length=100)]
 Count = Annotated[int, Field(strict=True, gt=0)]
 Milliseconds = Annotated[int, Field(strict=True, gt=0, le=86_400_000)]
+CountOrZero = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)]
 Days = Annotated[int, Field(strict=True, gt=0, le=36_500)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=31_536_000)]
 Port = Annotated[int, Field(strict=True, gt=0, le=65_535)]

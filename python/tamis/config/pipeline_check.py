@@ -65,23 +65,6 @@ def check(config: PipelineConfig) -> list[Problem]:
     return list(PipelineCheck(config).problems())
 
 
-def describe(config: PipelineConfig) -> str:
-    """Say in one line what `check` examined: ``60 queries, 2 adapters, 1 delivery, 1 test``."""
-    try:
-        files = config.query_files()
-    except TamisError:
-        files = []
-    hierarchy_count = sum(len(file.hierarchies) for file in files)
-    counted = (
-        (sum(len(file.queries) for file in files), "query", "queries"),
-        *([(hierarchy_count, "hierarchy", "hierarchies")] if hierarchy_count else []),
-        (len(config.adapters), "adapter", "adapters"),
-        (len(config.deliveries), "delivery", "deliveries"),
-        (len(config.tests), "test", "tests"),
-    )
-    return ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counted)
-
-
 class PipelineCheck:
     """One check of one configuration."""
 
@@ -100,6 +83,18 @@ class PipelineCheck:
         """Yield the file or store of each query that a run would match, and the query; only after `problems`."""
         for key, query in self._compiled.items():
             yield self._place_of(key), self._queries[key], query
+
+    def description(self) -> str:
+        """Say in one line what was examined: ``60 queries, 2 adapters, 1 delivery, 1 test``; only after `problems`."""
+        config, hierarchy_count = self._config, len(self._hierarchies)
+        counted = (
+            (len(self._queries), "query", "queries"),
+            *([(hierarchy_count, "hierarchy", "hierarchies")] if hierarchy_count else []),
+            (len(config.adapters), "adapter", "adapters"),
+            (len(config.deliveries), "delivery", "deliveries"),
+            (len(config.tests), "test", "tests"),
+        )
+        return ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counted)
 
     def _place_of(self, key: str) -> str:
         return str(self._config.queries.file if key in self._in_file else self._config.store_path)

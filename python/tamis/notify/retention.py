@@ -32,7 +32,8 @@ class RetentionDispatcher:
         if self._until <= self._now():
             self._until = self._now() + _INTERVAL
             before = self._now() - self._keep
-            while not stopped() and (self._store.prune(before) or self._store.prune_history(before)):
+            pieces = (self._store.prune, self._store.prune_history, self._store.prune_seen)
+            while not stopped() and any(prune(before) for prune in pieces):
                 pass
         return DeliveryCounts()
 

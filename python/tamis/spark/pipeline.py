@@ -113,7 +113,7 @@ class Pipeline:
             ConfigError: a file of queries or hierarchies cannot be used, or a query names a delivery that is not there.
             StoreError: another pipeline runs over the store; or the store cannot be written: what was committed stays,
                 and the next run reads the others again.
-            TamisError: see `run_pipeline`.
+            TamisError: see `run_pipeline`; or Spark's Java process has ended.
         """
         work = self._config.pipeline.work
         try:
@@ -125,6 +125,7 @@ class Pipeline:
             ):
                 apply_config(self._config, self._store)
                 self._store.fan_out()  # tables or files that a killed run has left
+                self._store.keep_seen(self._config.pipeline.seen_messages)
                 spark = self._spark or self._session(work)
                 take_signals()  # Spark's start has installed its own handler
                 try:
@@ -132,6 +133,11 @@ class Pipeline:
                 finally:
                     if self._spark is None:
                         close_session(spark)
+        except ConnectionError as error:  # to Java: a store and a delivery explain theirs
+            raise TamisError(
+                "Spark's Java process has ended, killed or short of memory; start the pipeline again: it goes on with "
+                "the batch that was not done"
+            ) from error
         except OSError as error:
             path = f"{error.filename}: " if error.filename else ""
             raise TamisError(f"{path}cannot be written or read: {error.strerror or error}") from error
@@ -292,7 +298,8 @@ class _Run:
         stream = f"{self._config.pipeline.name}/{adapter}@{checkpoint_id}"
         try:
             publication = self._publications.get(adapter)
-            batch = Batch(stream, batch_id, adapter, self._config.default_deliveries, publication)
+            kept = self._config.pipeline.seen_messages
+            batch = Batch(stream, batch_id, adapter, self._config.default_deliveries, publication, kept)
             report = process_batch(self._store, self._snapshots, self._sink, batch, frame)
             if report is None:
                 return

@@ -27,11 +27,11 @@ from tamis.store.records import (
     Outcome,
     QueryMatches,
     QueryRecord,
-    Trace,
     Unsubscription,
     notification_id,
 )
 from tamis.store.store import Store
+from tamis.store.traces import Trace
 
 __all__ = [
     "AdapterProblem",

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import JSON, Connection, Row, Table, and_, case, delete, func, insert, literal, select, update
@@ -22,6 +23,7 @@ from tamis.store.models import UtcDateTime, batches, dead_letters, deliveries, m
 from tamis.store.records import BatchCounts, BatchResult, DeadLetter, MessageRow, Notification
 from tamis.store.retention import without_pruned
 from tamis.store.revisions import revision_now
+from tamis.store.seen import SeenBatch, add_seen
 from tamis.store_place import Place, ServerUrl
 
 PIECE_ROWS = 2_000
@@ -76,6 +78,7 @@ class Batches(Database):
         batch_id: int,
         result: BatchResult | Iterable[BatchResult],
         default_deliveries: Sequence[str] = (),
+        seen: SeenBatch | None = None,
     ) -> BatchCounts:
         """Write a batch's messages, notifications, pending deliveries and dead letters, and record that it is done.
 
@@ -92,6 +95,7 @@ class Batches(Database):
             result: the result of matching, whole or in parts; a part must contain the message of each of its
                 notifications. Only one piece of the parts, and all dead letters, are in memory at a time.
             default_deliveries: the deliveries of queries that name none.
+            seen: the messages that were read; None notes none.
 
         Returns:
             The counts on record for the batch.
@@ -107,7 +111,7 @@ class Batches(Database):
                 for piece in _pieces(remaining):
                     self._write_piece(stream, batch_id, piece)
                     time.sleep(_PAUSE_S)
-                counts = self._finish_batch(stream, batch_id, remaining, default_deliveries)
+                counts = self._finish_batch(stream, batch_id, remaining, default_deliveries, seen)
         self.fan_out()
         return counts
 
@@ -116,8 +120,14 @@ class Batches(Database):
         while self._fan_out_piece():
             time.sleep(_PAUSE_S)
 
-    def record_batch(self, stream: str, batch_id: int, counts: BatchCounts) -> BatchCounts:
+    def record_batch(self, stream: str, batch_id: int, counts: BatchCounts, tables: Path) -> BatchCounts:
         """Record that a batch is done whose rows are kept elsewhere. Nothing changes if it was done before.
+
+        Args:
+            stream: see the class.
+            batch_id: the number of the batch.
+            counts: its counts.
+            tables: the folder of the Delta tables with its rows.
 
         Returns:
             The counts on record.
@@ -130,6 +140,7 @@ class Batches(Database):
             known = counts_if_done(connection, stream, batch_id)
             if known is None:
                 record_done(connection, stream, batch_id, counts, ())
+                connection.execute(update(batches).where(_is_batch(stream, batch_id)).values(tables=str(tables)))
         self.fan_out()
         return known or counts
 
@@ -155,7 +166,12 @@ class Batches(Database):
             _insert_new(connection, outbox, _outbox_rows(stream, batch_id, new))
 
     def _finish_batch(
-        self, stream: str, batch_id: int, remaining: _Remaining, default_deliveries: Sequence[str]
+        self,
+        stream: str,
+        batch_id: int,
+        remaining: _Remaining,
+        default_deliveries: Sequence[str],
+        seen: SeenBatch | None,
     ) -> BatchCounts:
         """Show the batch to everybody. The time of the commit is taken last, so that nothing is seen before it."""
         with self._write() as connection:
@@ -168,6 +184,8 @@ class Batches(Database):
             now = datetime.now(UTC)
             letters = (letter._asdict() | {"created_at": now} for letter in remaining.dead_letters)
             dead = _insert_new(connection, dead_letters, letters)
+            if seen is not None:
+                add_seen(connection, batch_id, seen)
             of_batch = and_(_o.stream == stream, _o.batch_id == batch_id)
             written = connection.execute(select(func.count()).select_from(outbox).where(of_batch)).scalar_one()
             counts = BatchCounts(remaining.read_count, remaining.matched_count, written, dead)

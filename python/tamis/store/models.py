@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from tamis.store.dialect import add_to_schema
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -150,6 +150,7 @@ batches = Table(
     Column("contested", Integer, nullable=False, server_default="0"),  # another batch took rows of this unfinished one
     Column("fanned_out_seq", Number),  # the last one fanned out; null: all were, or the batch is not done
     Column("default_deliveries", JSON),  # for the fan-out
+    Column("tables", String),  # the folder of the Delta tables with its rows; null: they are in the store
 )
 Index(
     "batches_to_fan_out",
@@ -170,6 +171,20 @@ messages = Table(
     Column("properties", Text, nullable=False),
     Column("body", Text),
     Column("xml", Text),
+)
+
+seen = Table(
+    "seen",  # the messages read last, each time that one was read; without an index, so that adding one is cheap
+    metadata,
+    Column("seq", Number, primary_key=True),
+    Column("at", UtcDateTime, nullable=False),
+    Column("batch_id", Number, nullable=False),
+    Column("source", String, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("message_id", Text),
+    Column("matches", Integer, nullable=False),  # the number of queries that it matched
 )
 
 outbox = Table(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, or_, select, union, update
 
 from tamis.store.database import Database, chunks
-from tamis.store.hierarchies import valid_hierarchies
+from tamis.store.hierarchies import put_hierarchies, valid_hierarchies
 from tamis.store.models import query_versions, revisions
 from tamis.store.records import CONTENT, ImportCounts, QueryRecord
 from tamis.store.revisions import Revision, current_revision, has_expired, revision_now
@@ -100,9 +100,23 @@ class Queries(Database):
         ]
         with self._write() as connection:
             _refuse_missing(connection, with_under)
-            changed = put_queries(self._revision(connection), specs)
-        replaced = sum(before is not None for before, _ in changed)
-        return ImportCounts(len(changed) - replaced, replaced, len(specs) - len(changed))
+            return _imported(self._revision(connection), specs)
+
+    def copy_store(self, other: Queries) -> ImportCounts:
+        """Copy the valid queries and hierarchies of another store, each as if it were added by hand.
+
+        Raises:
+            StoreError: a query or hierarchy belongs to a file here, with other content; or a store cannot be used.
+        """
+        from tamis.query import HierarchySpec
+
+        with other._read() as connection:
+            hierarchies = valid_hierarchies(connection).values()
+        specs = [record.spec() for record in other.list_queries()]
+        with self._write() as connection:
+            revision = self._revision(connection)
+            put_hierarchies(revision, [HierarchySpec(it.attribute, it.parents) for it in hierarchies])
+            return _imported(revision, specs)
 
     def remove_query(self, key: str) -> None:
         """End the query `key`: from the next batch on it does not match. Its versions and matches stay on record.
@@ -278,6 +292,12 @@ def _refuse_missing(connection: Connection, with_under: Sequence[tuple[str, Quer
 
     if with_under:
         refuse_missing(with_under, valid_hierarchies(connection))
+
+
+def _imported(revision: Revision, specs: Sequence[QuerySpec]) -> ImportCounts:
+    changed = put_queries(revision, specs)
+    replaced = sum(before is not None for before, _ in changed)
+    return ImportCounts(len(changed) - replaced, replaced, len(specs) - len(changed))
 
 
 def put_queries(revision: Revision, specs: Sequence[QuerySpec]) -> list[tuple[QueryRecord | None, QuerySpec]]:

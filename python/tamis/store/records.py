@@ -401,21 +401,6 @@ class DeadLetterRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """The record of one message.
-
-    Attributes:
-        places: the places of the message, the first one first. A copy at a later place is not notified again.
-        notifications: the notifications about it, in order of creation.
-        dead_letters: the dead letters that have its id among their bytes.
-    """
-
-    places: tuple[MessageRow, ...] = ()
-    notifications: tuple[NotificationRecord, ...] = ()
-    dead_letters: tuple[DeadLetterRecord, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class AdapterState:
     """The state of an adapter.
 

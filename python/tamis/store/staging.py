@@ -14,11 +14,13 @@ from sqlalchemy import Connection, func, select, table, text
 from tamis.errors import StoreLostError
 from tamis.store.batches import Batches, counts_if_done, record_done
 from tamis.store.records import BatchCounts
+from tamis.store.seen import forget_beyond
 
 _PLACE = 'partition text, "offset" bigint, digest text'
 MESSAGES = f"message bigint, {_PLACE}, topic text, properties text, body text, xml text"
 NOTIFICATIONS = "message bigint, place integer, notification_id text, query_key text, query_version integer"
 DEAD_LETTERS = f"{_PLACE}, reason text, raw bytea"
+SEEN = f"{_PLACE}, message_id text, matches integer"
 """The columns of the staging tables. `message` numbers the messages of a batch, `place` the matches of a message."""
 
 
@@ -29,15 +31,21 @@ class Staging:
     messages: str
     notifications: str
     dead_letters: str
+    seen: str
 
     @classmethod
     def named(cls, token: str) -> Staging:
         """Return the tables of a token, which no other try has."""
-        return cls(*(f"staging_{token}_{kind}" for kind in ("messages", "notifications", "dead_letters")))
+        return cls(*(f"staging_{token}_{kind}" for kind in ("messages", "notifications", "dead_letters", "seen")))
 
     def tables(self) -> dict[str, str]:
         """Return name -> columns of each table."""
-        return {self.messages: MESSAGES, self.notifications: NOTIFICATIONS, self.dead_letters: DEAD_LETTERS}
+        return {
+            self.messages: MESSAGES,
+            self.notifications: NOTIFICATIONS,
+            self.dead_letters: DEAD_LETTERS,
+            self.seen: SEEN,
+        }
 
 
 class StagedBatches(Batches):
@@ -69,6 +77,7 @@ class StagedBatches(Batches):
         source: str,
         staged: BatchCounts,
         default_deliveries: Sequence[str] = (),
+        seen_kept: int = 0,
     ) -> BatchCounts:
         """Move the rows of a batch into the store's tables, and record that it is done, in one transaction.
 
@@ -83,6 +92,7 @@ class StagedBatches(Batches):
             source: the adapter's name.
             staged: the counts of messages read, and of rows that the tasks have put into the tables.
             default_deliveries: the deliveries of queries that name none.
+            seen_kept: the number of notes of messages read that the store keeps; 0: the tasks have written none.
 
         Raises:
             KeyError: the batch was never pinned.
@@ -90,7 +100,7 @@ class StagedBatches(Batches):
             StoreError: the server cannot be reached, or cannot write; nothing of the batch counts.
         """
         with self._turn:
-            known = self._move(stream, batch_id, staging, source, staged, default_deliveries)
+            known = self._move(stream, batch_id, staging, source, staged, default_deliveries, seen_kept)
         self.fan_out()
         return known
 
@@ -108,26 +118,31 @@ class StagedBatches(Batches):
         source: str,
         staged: BatchCounts,
         default_deliveries: Sequence[str],
+        seen_kept: int,
     ) -> BatchCounts:
         with self._explained(), self._engine.begin() as connection:
             self._lock_rows(connection)  # a separate lock: adding a query does not wait for a large batch
             known = counts_if_done(connection, stream, batch_id)
             if known is not None:
                 return known
-            self._refuse_fewer(connection, staging, staged)
+            self._refuse_fewer(connection, staging, staged, seen_kept)
             for name in (staging.messages, staging.notifications):
                 connection.exec_driver_sql(f"ANALYZE {name}")
             named = {"source": source, "stream": stream, "batch_id": batch_id}
             connection.execute(text(_MOVE_MESSAGES.format(**vars(staging))), named)
             written = connection.execute(text(_MOVE_NOTIFICATIONS.format(**vars(staging))), named).rowcount
             dead = connection.execute(text(_MOVE_DEAD_LETTERS.format(**vars(staging))), named).rowcount
+            if seen_kept:
+                connection.execute(text(_MOVE_SEEN.format(**vars(staging))), named)
+                forget_beyond(connection, seen_kept)
             moved = BatchCounts(staged.read, staged.matched, written, dead)
             self._record(connection, stream, batch_id, moved, default_deliveries)
             return moved
 
-    def _refuse_fewer(self, connection: Connection, staging: Staging, staged: BatchCounts) -> None:
+    def _refuse_fewer(self, connection: Connection, staging: Staging, staged: BatchCounts, seen_kept: int) -> None:
         """Refuse tables that a crash of the server has emptied. They may have more: a task that was tried again."""
-        wanted = (staged.matched, staged.notifications, staged.dead)
+        seen = staged.read - staged.dead if seen_kept else 0
+        wanted = (staged.matched, staged.notifications, staged.dead, seen)
         for name, count in zip(staging.tables(), wanted, strict=True):
             found = connection.execute(select(func.count()).select_from(table(name))).scalar_one()
             if found < count:
@@ -165,4 +180,10 @@ _MOVE_DEAD_LETTERS = """
 INSERT INTO dead_letters (source, partition, "offset", digest, reason, raw, created_at)
 SELECT :source, partition, "offset", digest, reason, raw, clock_timestamp() AT TIME ZONE 'UTC' FROM {dead_letters}
 ON CONFLICT DO NOTHING
+"""
+_MOVE_SEEN = """
+INSERT INTO seen (at, batch_id, source, partition, "offset", digest, message_id, matches)
+SELECT DISTINCT ON (partition, "offset", digest) statement_timestamp() AT TIME ZONE 'UTC', :batch_id, :source,
+    partition, "offset", digest, message_id, matches
+FROM {seen} ORDER BY partition, "offset", digest
 """

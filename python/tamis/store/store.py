@@ -13,6 +13,7 @@ from tamis.store.leases import Leases
 from tamis.store.outbox import Outbox
 from tamis.store.records import HierarchyRecord, QueryRecord
 from tamis.store.retention import Retention
+from tamis.store.seen import SeenMessages
 from tamis.store.sqlite_file import check_path
 from tamis.store.staging import StagedBatches
 from tamis.store.steps import Steps
@@ -23,7 +24,18 @@ from tamis.store_place import Place, ServerUrl, place_of
 
 
 class Store(
-    Files, StagedBatches, Outbox, Steps, Adapters, Leases, Summaries, Traces, Retention, Digests, Unsubscriptions
+    Files,
+    StagedBatches,
+    Outbox,
+    Steps,
+    Adapters,
+    Leases,
+    Summaries,
+    SeenMessages,
+    Traces,
+    Retention,
+    Digests,
+    Unsubscriptions,
 ):
     """Queries, hierarchies, batches, outbox, deliveries and adapters, in one SQLite file or one PostgreSQL database.
 

@@ -152,4 +152,4 @@ def _check_pipeline(path: Path, told: _Warnings) -> tuple[list[dict[str, Any]], 
         told.of_query(query, file=where, line=spec.line, key=spec.key)
         for message in name_warnings(config, spec):
             told.of_name(message, file=where, line=spec.line, key=spec.key)
-    return [{**it.to_dict(), "shown": str(it)} for it in problems], pipeline_check.describe(config)
+    return [{**it.to_dict(), "shown": str(it)} for it in problems], check.description()

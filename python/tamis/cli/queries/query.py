@@ -18,6 +18,7 @@ from tamis.cli.queries.against_pipeline import check_against_pipeline
 from tamis.cli.queries.apply import apply
 from tamis.cli.queries.try_query import try_
 from tamis.errors import TamisError
+from tamis.store_place import place_of
 
 if TYPE_CHECKING:
     from tamis.store import QueryRecord, Store
@@ -172,19 +173,31 @@ def expire(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="A file of queries: lines of `key: selector`, or TOML.")],
+    file: Annotated[
+        Path,  # or a ServerUrl: see StoreOption
+        typer.Argument(
+            help="A file of queries (lines of `key: selector`, or TOML), or another store.",
+            parser=place_of,
+            metavar="FILE",
+        ),
+    ],
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy the queries of a file, each as if added by hand: all of them, or none if one cannot be parsed.
+    """Copy the queries of a file or another store, each as if added by hand: all, or none if one cannot be parsed.
 
     With `tamis query apply`, in contrast, the queries can from then on be changed in the file only.
     """
-    from tamis.query import load_queries
+    from tamis.cli.queries.load import is_store, read_queries
+    from tamis.store import Store
 
     with open_store(store, create=True) as opened:
-        warnings = check_against_pipeline(opened, load_queries(file))
-        counts = opened.import_queries(file)
+        warnings = check_against_pipeline(opened, read_queries(file)[0])
+        if is_store(file):
+            with Store.open(file, create=False) as other:
+                counts = opened.copy_store(other)
+        else:
+            counts = opened.import_queries(file)
     if as_json:
         told = {key: some for key, some in warnings.items() if some}
         output.data_json({**dataclasses.asdict(counts), **({"warnings": told} if told else {})})

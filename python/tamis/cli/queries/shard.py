@@ -9,12 +9,13 @@ import typer
 
 from tamis.cli import output
 from tamis.cli.options import HierarchyOption, JsonOption, QueriesArgument
+from tamis.engine.shards import SHARDS_MAX
 
 
 def shard(
     queries: QueriesArgument,
     folder: Annotated[Path, typer.Argument(help="Where the shards go: a new or an empty folder.")],
-    shards: Annotated[int, typer.Option("--shards", min=1, max=256, help="The number of shards.")] = 8,
+    shards: Annotated[int, typer.Option("--shards", min=1, max=SHARDS_MAX, help="The number of shards.")] = 8,
     hierarchy: HierarchyOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -54,7 +54,7 @@ class DeltaSink:
             files = [File(row["path"], row["count"], row["size"]) for row in rows if row["kind"] == name]
             self.commit(table, batch, files)
         counts = BatchCounts(matching.read, totals["matched"], totals["notifications"], totals["dead"])
-        counts = self._store.record_batch(batch.stream, batch.number, counts)
+        counts = self._store.record_batch(batch.stream, batch.number, counts, self._folder.resolve())
         return matching.written(counts, totals["dead"], by_query)
 
     def commit(self, table: Table, batch: Batch, files: Sequence[File]) -> None:

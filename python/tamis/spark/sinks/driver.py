@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from tamis.spark.sinks.seen_rows import results_of, seen_of
 from tamis.spark.sinks.sink import MESSAGE_COLUMNS, Batch, Matching, Written
 from tamis.spark.snapshots import Snapshot
 from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store, notification_id
+from tamis.store.seen import SeenBatch
 
 _PART_ROWS = 100  # rows of Arrow that are converted to Python at a time
 _PART_MATCHES = 1_000
@@ -28,10 +30,13 @@ class DriverSink:
 
     def write(self, batch: Batch, frame: DataFrame, snapshot: Snapshot) -> Written:
         """Match in one Spark action, and write what it returns: see `Sink`."""
-        matching = Matching(frame, snapshot, batch.publication)
-        rows = matching.rows.toArrow()
+        matching = Matching(frame, snapshot, batch.publication, seen=batch.seen_kept > 0)
+        rows, seen = matching.rows.toArrow(), None
+        if batch.seen_kept:
+            seen = SeenBatch(batch.source, seen_of(rows), batch.seen_kept)
+            rows = results_of(rows)
         results = make_results(rows, matching.read, snapshot, batch.source)
-        counts = self._store.commit_batch(batch.stream, batch.number, results, batch.default_deliveries)
+        counts = self._store.commit_batch(batch.stream, batch.number, results, batch.default_deliveries, seen)
         dead = rows.num_rows - rows["error"].null_count
         return matching.written(counts, dead, _count_by_query(rows, snapshot))
 

@@ -50,19 +50,25 @@ class PostgresSink:
         ) from lost
 
     def _write(self, batch: Batch, frame: DataFrame, snapshot: Snapshot, staging: Staging) -> Written:
-        matching = Matching(frame, snapshot, batch.publication)
-        conninfo = self._store.conninfo()
+        seen = batch.seen_kept > 0
+        matching = Matching(frame, snapshot, batch.publication, seen=seen)
         function = in_worker(
             snapshot.state,
             "copy_rows",
-            {"conninfo": conninfo, "place": str(self._store.path), "staging": staging, "source": batch.source},
+            {
+                "conninfo": self._store.conninfo(),
+                "place": str(self._store.path),
+                "staging": staging,
+                "source": batch.source,
+                "seen": seen,
+            },
             "tamis.spark.sinks.postgres_worker",
         )
         rows = matching.rows.mapInArrow(function, "kind string, key string, count bigint").toArrow().to_pylist()
         totals, by_query = summed(rows)
         staged = BatchCounts(matching.read, totals["matched"], by_query.total(), totals["dead"])
         counts = self._store.commit_staged(
-            batch.stream, batch.number, staging, batch.source, staged, batch.default_deliveries
+            batch.stream, batch.number, staging, batch.source, staged, batch.default_deliveries, batch.seen_kept
         )
         return matching.written(counts, totals["dead"], by_query)
 

@@ -13,6 +13,7 @@ from pyspark import TaskContext
 from tamis.errors import StoreError
 from tamis.spark.matching.worker import State
 from tamis.spark.sinks.names import NamedQueries, NamedQuery, counted, named
+from tamis.spark.sinks.seen_rows import results_of, seen_of
 from tamis.store.postgres import WAIT_S, connect, explain, is_lost
 from tamis.store.staging import Staging
 
@@ -28,7 +29,14 @@ class ServerLostError(RuntimeError):
 
 
 def copy_rows(
-    state: State, batches: Iterator[pa.RecordBatch], *, conninfo: str, place: str, staging: Staging, source: str
+    state: State,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    conninfo: str,
+    place: str,
+    staging: Staging,
+    source: str,
+    seen: bool,
 ) -> Iterator[pa.RecordBatch]:
     """Copy all rows of a partition in one transaction; return what was counted.
 
@@ -39,6 +47,7 @@ def copy_rows(
         place: the same without the password, for errors.
         staging: the tables.
         source: the adapter's name.
+        seen: whether the rows are all that were read, and each of them gets a note.
 
     Raises:
         ServerLostError: the server went away, or does not answer.
@@ -50,8 +59,11 @@ def copy_rows(
             first = (task.partitionId() if task else 0) * _MESSAGES_OF_TASK_MAX
             copy = _Copy(connection, staging, source, state, first)
             for batch in batches:
-                for start in range(0, batch.num_rows, _ROWS):
-                    copy.add(batch.slice(start, _ROWS))
+                if seen:
+                    copy.note(batch)
+                results = results_of(batch) if seen else batch
+                for start in range(0, results.num_rows, _ROWS):
+                    copy.add(results.slice(start, _ROWS))
             copy.flush()
     except psycopg.OperationalError as error:
         if is_lost(error):
@@ -81,6 +93,13 @@ class _Copy:
                 self._add_message(row)
             else:
                 self._add_dead_letter(row)
+            if self._size >= _COPY_BYTES:
+                self.flush()
+
+    def note(self, rows: pa.RecordBatch) -> None:
+        """Take a note of each row that is a message."""
+        for message in seen_of(rows):
+            self._put(self._staging.seen, _line(message))
             if self._size >= _COPY_BYTES:
                 self.flush()
 
