@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bounds  attribute (32 bits) and flags (32); who asks; with HULL: the lowest and the highest bound, then the highest low
-//!         bound and the lowest high bound; the low bounds, then
+//!         bound and the lowest high bound; without HIGH_ONLY the low bounds, then, without LOW_ONLY,
 //!         the high ones, of those who ask, or, with DENSE, of all queries
 //! ```
 //! Bounds are floats of eight bytes. Whole bounds, as most are, are stored with WHOLE as ranks of four bytes, two per word
@@ -12,7 +12,7 @@ use crate::index::clause::{NumberKind, NumberRange};
 use crate::index::layout::bytes::{extend_pairs, flags_of};
 
 use super::number::{high_rank, low_rank};
-use super::query::{LEAF_QUERIES, LeafQuery, RANGES_MAX};
+use super::query::LEAF_QUERIES;
 
 /// With this flag, the bounds are instants.
 pub const TIME: u64 = 1;
@@ -26,6 +26,10 @@ pub const HULL: u64 = 8;
 pub const WHOLE: u64 = 16;
 /// With this flag, the bounds are days.
 pub const DAY: u64 = 32;
+/// With this flag, there is no upper bound.
+pub const LOW_ONLY: u64 = 64;
+/// With this flag, there is no lower bound.
+pub const HIGH_ONLY: u64 = 128;
 /// The minimum number of ranges that are worth a hull.
 const HULL_MIN: usize = 8;
 
@@ -35,11 +39,12 @@ pub struct Bounds<'q> {
     ranges: Vec<(u64, &'q NumberRange)>,
 }
 
-/// The bounds of `queries`, each with its bit. Several ranges of one query on one attribute go into several bounds.
-pub fn bounds_of<'a, 'q: 'a>(queries: impl Iterator<Item = (u64, &'a LeafQuery<'q>)>) -> Vec<Bounds<'q>> {
+/// The bounds of the ranges of queries, each with its bit. Several ranges of one query on one attribute go into several
+/// bounds.
+pub fn bounds_of<'q>(queries: impl Iterator<Item = (u64, &'q [NumberRange])>) -> Vec<Bounds<'q>> {
     let mut all: Vec<Bounds<'q>> = Vec::new();
-    for (bit, query) in queries {
-        for range in query.ranges.iter().take(RANGES_MAX) {
+    for (bit, ranges) in queries {
+        for range in ranges {
             let is_kind = |kind| range.kind == kind;
             let kinds = [(is_kind(NumberKind::Time), TIME), (is_kind(NumberKind::Day), DAY)];
             let flags = flags_of(kinds) | flags_of([(range.is_negated, NEGATED)]);
@@ -64,16 +69,19 @@ impl Bounds<'_> {
         let has_hull = self.ranges.len() >= HULL_MIN;
         let ranks: Option<Vec<_>> =
             self.ranges.iter().map(|(_, range)| low_rank(range.low).zip(high_rank(range.high))).collect();
-        let flags = flags_of([(is_dense, DENSE), (has_hull, HULL), (ranks.is_some(), WHOLE)]);
+        let is_low_only = self.ranges.iter().all(|(_, range)| range.high == f64::INFINITY);
+        let is_high_only = !is_low_only && self.ranges.iter().all(|(_, range)| range.low == f64::NEG_INFINITY);
+        let side = flags_of([(is_low_only, LOW_ONLY), (is_high_only, HIGH_ONLY)]);
+        let flags = flags_of([(is_dense, DENSE), (has_hull, HULL), (ranks.is_some(), WHOLE)]) | side;
         words.extend([self.head | flags << 32, who]);
         let seat_count = if is_dense { count } else { self.ranges.len() };
         if let Some(ranks) = ranks {
             let append = |bounds: &[i32]| extend_pairs(words, bounds.iter().map(|bound| bound.cast_unsigned()));
-            self.encode_bounds(&ranks, seat_count, has_hull, append);
+            self.encode_bounds(&ranks, seat_count, flags, append);
         } else {
             let exact: Vec<_> = self.ranges.iter().map(|(_, range)| (range.low, range.high)).collect();
             let append = |bounds: &[f64]| words.extend(bounds.iter().map(|bound| bound.to_bits()));
-            self.encode_bounds(&exact, seat_count, has_hull, append);
+            self.encode_bounds(&exact, seat_count, flags, append);
         }
     }
 
@@ -83,7 +91,7 @@ impl Bounds<'_> {
         &self,
         each: &[(B, B)],
         seat_count: usize,
-        has_hull: bool,
+        flags: u64,
         mut append: impl FnMut(&[B]),
     ) {
         let wider = |all: (B, B), one: (B, B)| {
@@ -93,7 +101,7 @@ impl Bounds<'_> {
             (if one.0 > all.0 { one.0 } else { all.0 }, if one.1 < all.1 { one.1 } else { all.1 })
         };
         for join in [wider, narrower] {
-            if let Some((low, high)) = each.iter().copied().reduce(join).filter(|_| has_hull) {
+            if let Some((low, high)) = each.iter().copied().reduce(join).filter(|_| flags & HULL != 0) {
                 append(&[low, high]);
             }
         }
@@ -102,7 +110,10 @@ impl Bounds<'_> {
             let seat = if seat_count > each.len() { bit.trailing_zeros() as usize } else { index };
             (lows[seat], highs[seat]) = (*low, *high);
         }
-        append(&lows[..seat_count]);
-        append(&highs[..seat_count]);
+        for (bounds, is_stored) in [(lows, flags & HIGH_ONLY == 0), (highs, flags & LOW_ONLY == 0)] {
+            if is_stored {
+                append(&bounds[..seat_count]);
+            }
+        }
     }
 }

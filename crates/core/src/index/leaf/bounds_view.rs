@@ -4,7 +4,7 @@ use crate::index::clause::NumberKind;
 use crate::index::ids::AttributeId;
 use crate::index::layout::bytes::{WordBytes, halves, ones, word};
 
-use super::bounds::{DAY, DENSE, HULL, NEGATED, TIME, WHOLE};
+use super::bounds::{DAY, DENSE, HIGH_ONLY, HULL, LOW_ONLY, NEGATED, TIME, WHOLE};
 use super::message_codes::{AttributeCode, ElementNumber, ListKind, MessageCodes};
 use super::number::MessageNumber;
 use super::query::LEAF_QUERIES;
@@ -13,10 +13,11 @@ use super::query::LEAF_QUERIES;
 pub struct BoundsView<'a> {
     words: &'a [WordBytes],
     head: u64,
-    who: u64,
+    /// The queries that have a range.
+    pub who: u64,
     /// The number of words of the low bounds, and of the high ones.
     size: usize,
-    /// The offset at which the low bounds start.
+    /// The offset at which the bounds start, the low ones first.
     start: usize,
     /// The offset at which the bounds end, and the next ones start.
     pub end: usize,
@@ -33,7 +34,8 @@ impl<'a> BoundsView<'a> {
         let size = if is_whole { count.div_ceil(2) } else { count };
         let hull = if flags & HULL == 0 { 0 } else { 4 >> usize::from(is_whole) };
         let start = at + 2 + hull;
-        Some(Self { words, head, who, size, start, end: start + 2 * size })
+        let sides = if flags & (LOW_ONLY | HIGH_ONLY) == 0 { 2 } else { 1 };
+        Some(Self { words, head, who, size, start, end: start + sides * size })
     }
 
     /// The queries whose range holds, or that have none. A range holds of a list when it holds of some element. Where that
@@ -52,7 +54,9 @@ impl<'a> BoundsView<'a> {
             return Some(!self.who | if flags & NEGATED != 0 { !between } else { between });
         }
         let number = codes.number(attribute, kind_of(flags))?;
-        let between = if flags & WHOLE != 0 {
+        let between = if number.exact.is_nan() {
+            0
+        } else if flags & WHOLE != 0 {
             self.between(number.rank, i32::from_le_bytes, alive)?
         } else {
             self.between(number.exact, f64::from_le_bytes, alive)?
@@ -77,18 +81,33 @@ impl<'a> BoundsView<'a> {
         read: impl Fn([u8; BYTES]) -> T,
         alive: u64,
     ) -> Option<u64> {
-        let column = |from: usize| Some(self.words.get(from..from + self.size)?.as_flattened().as_chunks::<BYTES>().0);
-        let (low, high) = (column(self.start)?, column(self.start + self.size)?);
+        let (low, high) = (self.column::<BYTES>(HIGH_ONLY)?, self.column::<BYTES>(LOW_ONLY)?);
         let mut holding = 0;
         for bit in ones(self.who & alive) {
             let before = if self.head >> 32 & DENSE != 0 { u64::MAX } else { self.who };
             let seat = (before & ((1 << bit) - 1)).count_ones() as usize;
-            let (low, high) = (read(*low.get(seat)?), read(*high.get(seat)?));
-            let first = numbers.partition_point(|number| own(number.number) < low);
-            let holds = numbers.get(first).is_some_and(|number| own(number.number) <= high);
+            let bound = |column: Option<&[[u8; BYTES]]>| column.map(|bounds| bounds.get(seat).copied().map(&read));
+            let (low, high) = (bound(low), bound(high));
+            if low == Some(None) || high == Some(None) {
+                return None;
+            }
+            let first = low.flatten().map_or(0, |low| numbers.partition_point(|number| own(number.number) < low));
+            let is_below = |number: &ElementNumber| high.flatten().is_none_or(|high| own(number.number) <= high);
+            let holds = numbers.get(first).is_some_and(is_below);
             holding |= u64::from(holds) << bit;
         }
         Some(holding)
+    }
+
+    /// The bounds of one side, None when all of them are open; `other_only` is the flag that says so.
+    #[inline(always)]
+    fn column<const BYTES: usize>(&self, other_only: u64) -> Option<Option<&'a [[u8; BYTES]]>> {
+        let flags = self.head >> 32;
+        if flags & other_only != 0 {
+            return Some(None);
+        }
+        let from = self.start + if other_only == HIGH_ONLY || flags & HIGH_ONLY != 0 { 0 } else { self.size };
+        Some(Some(self.words.get(from..from + self.size)?.as_flattened().as_chunks::<BYTES>().0))
     }
 
     /// The queries of `alive` whose bounds hold `number`. Where similar bounds lie together, the hull alone decides most
@@ -113,23 +132,37 @@ impl<'a> BoundsView<'a> {
                 return Some(self.who);
             }
         }
-        let middle = self.start + self.size;
-        let (low, high) = (numbers(self.start, middle)?, numbers(middle, self.end)?);
-        let mut between = 0;
-        if flags & DENSE != 0 {
-            for (index, (low, high)) in low.iter().zip(high).enumerate() {
-                between |= u64::from(holds(low, high)) << (index % LEAF_QUERIES);
+        match (self.column::<BYTES>(HIGH_ONLY)?, self.column::<BYTES>(LOW_ONLY)?) {
+            (Some(low), Some(high)) => {
+                let seats = low.len().min(high.len());
+                Some(self.seats_where(seats, alive, |seat| holds(&low[seat], &high[seat])))
             }
-            return Some(between);
+            (Some(low), None) => Some(self.seats_where(low.len(), alive, |seat| number >= read(low[seat]))),
+            (None, high) => {
+                let high = high?;
+                Some(self.seats_where(high.len(), alive, |seat| number <= read(high[seat])))
+            }
+        }
+    }
+
+    /// The queries of `alive` whose seat, of `seats`, holds.
+    #[inline(always)]
+    fn seats_where(&self, seats: usize, alive: u64, holds: impl Fn(usize) -> bool) -> u64 {
+        let mut between = 0;
+        if self.head >> 32 & DENSE != 0 {
+            for seat in 0..seats {
+                between |= u64::from(holds(seat)) << (seat % LEAF_QUERIES);
+            }
+            return between;
         }
         let mut asking = self.who & alive;
         while asking != 0 {
             let bit = asking & asking.wrapping_neg();
             asking ^= bit;
             let seat = (self.who & (bit - 1)).count_ones() as usize;
-            between |= if holds(&low[seat], &high[seat]) { bit } else { 0 };
+            between |= if holds(seat) { bit } else { 0 };
         }
-        Some(between)
+        between
     }
 }
 
@@ -147,7 +180,7 @@ mod tests {
     use super::*;
     use crate::index::clause::NumberRange;
     use crate::index::leaf::bounds::bounds_of;
-    use crate::index::leaf::query::{LeafQuery, with_bits};
+    use crate::index::leaf::query::with_bits;
     use crate::testing::Random;
 
     /// Dense and sparse, of few and of many, of whole numbers and of others.
@@ -158,12 +191,15 @@ mod tests {
         for round in 0..crate::testing::or_few(400, 40) {
             let count = 1 + dice(LEAF_QUERIES);
             let (is_whole, is_negated, sparse) = (round % 3 != 0, round % 5 == 0, 1 + dice(4));
+            let sides = dice(4);
             let ranges: Vec<_> = (0..count)
                 .map(|_| {
                     let mut bound = || dice(20) as f64 + if is_whole { 0.0 } else { 0.25 };
                     let (one, other) = (bound(), bound());
-                    let low = [one.min(other), one.min(other).next_up(), f64::NEG_INFINITY][dice(3)];
-                    let high = [one.max(other), one.max(other).next_down(), f64::INFINITY][dice(3)];
+                    let low = [one.min(other), one.min(other).next_up(), f64::NEG_INFINITY];
+                    let high = [one.max(other), one.max(other).next_down(), f64::INFINITY];
+                    let low = low[if sides == 1 { 2 } else { dice(3) }];
+                    let high = high[if sides == 2 { 2 } else { dice(3) }];
                     (dice(sparse) == 0).then_some([NumberRange {
                         attribute: AttributeId(1),
                         low,
@@ -175,8 +211,7 @@ mod tests {
                 .collect();
             let of = |range: &'_ Option<[NumberRange; 1]>| range.as_ref().map_or(&[][..], |range| &range[..]).to_vec();
             let owned: Vec<Vec<NumberRange>> = ranges.iter().map(of).collect();
-            let queries: Vec<_> = owned.iter().map(|ranges| LeafQuery { ranges, ..LeafQuery::default() }).collect();
-            let all = bounds_of(with_bits(&queries));
+            let all = bounds_of(with_bits(owned.iter().map(Vec::as_slice)));
             let mut words = vec![7];
             all.iter().for_each(|bounds| bounds.encode(count, &mut words));
             let words: Vec<WordBytes> = words.iter().map(|word| word.to_le_bytes()).collect();
