@@ -5,6 +5,11 @@
 //!         bound and the lowest high bound; without HIGH_ONLY the low bounds, then, without LOW_ONLY,
 //!         the high ones, of those who ask, or, with DENSE, of all queries
 //! ```
+//! With SCATTERED, each range is of its own attribute: the head has none, and the attribute (32 bits), the kind (31) and the
+//! sign (1) of each come before the low bounds. With the sign, the negative number is compared with the negative bound, so that
+//! bounds of either side are low ones. A leaf of queries that ask about many attributes would have bounds of one or two ranges
+//! each, and reading a head takes longer than comparing these.
+//!
 //! Bounds are floats of eight bytes. Whole bounds, as most are, are stored with WHOLE as ranks of four bytes, two per word
 //! (`number.rs`).
 
@@ -30,18 +35,26 @@ pub const DAY: u64 = 32;
 pub const LOW_ONLY: u64 = 64;
 /// With this flag, there is no lower bound.
 pub const HIGH_ONLY: u64 = 128;
+/// With this flag, each range is of an attribute and kind of its own.
+pub const SCATTERED: u64 = 256;
+/// The sign of a scattered range.
+pub const SIGN: u64 = 1 << 63;
+/// The maximum number of ranges of one attribute that are scattered.
+const SCATTERED_MAX: usize = HULL_MIN - 1;
+/// The minimum number of attributes and kinds of scattered ranges.
+const SCATTERED_MIN_HEADS: usize = 3;
 /// The minimum number of ranges that are worth a hull.
 const HULL_MIN: usize = 8;
 
-/// Ranges of one attribute and kind, at most one per query, each with the bit of its query.
+/// Ranges of one attribute and kind, or scattered ones, at most one per query, each with the bit of its query.
 pub struct Bounds<'q> {
     head: u64,
     ranges: Vec<(u64, &'q NumberRange)>,
 }
 
-/// The bounds of the ranges of queries, each with its bit. Several ranges of one query on one attribute go into several
-/// bounds.
-pub fn bounds_of<'q>(queries: impl Iterator<Item = (u64, &'q [NumberRange])>) -> Vec<Bounds<'q>> {
+/// The bounds of the ranges of queries in a leaf of `count`, each with its bit. Several ranges of one query on one attribute
+/// go into several bounds.
+pub fn bounds_of<'q>(queries: impl Iterator<Item = (u64, &'q [NumberRange])>, count: usize) -> Vec<Bounds<'q>> {
     let mut all: Vec<Bounds<'q>> = Vec::new();
     for (bit, ranges) in queries {
         for range in ranges {
@@ -58,28 +71,79 @@ pub fn bounds_of<'q>(queries: impl Iterator<Item = (u64, &'q [NumberRange])>) ->
             }
         }
     }
-    all
+    scatter(all, count)
+}
+
+/// `all`, with those of few ranges each laid together, by the sides on which they are bounded.
+fn scatter(all: Vec<Bounds<'_>>, count: usize) -> Vec<Bounds<'_>> {
+    let is_few = |bounds: &Bounds<'_>| {
+        let length = bounds.ranges.len();
+        bounds.head >> 32 & NEGATED == 0 && length <= SCATTERED_MAX && !is_dense(length, count)
+    };
+    if all.iter().filter(|bounds| is_few(bounds)).count() < SCATTERED_MIN_HEADS {
+        return all;
+    }
+    let (few, mut kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_few);
+    let mut ranges: Vec<_> = few.into_iter().flat_map(|bounds| bounds.ranges).collect();
+    ranges.sort_by_key(|(bit, _)| *bit);
+    let mut scattered: Vec<Bounds<'_>> = Vec::new();
+    for (bit, range) in ranges {
+        let is_free = |bounds: &&mut Bounds<'_>| {
+            bounds.ranges.last().is_some_and(|(last, other)| *last != bit && is_one_sided(other) == is_one_sided(range))
+        };
+        match scattered.iter_mut().find(is_free) {
+            Some(bounds) => bounds.ranges.push((bit, range)),
+            None => scattered.push(Bounds { head: SCATTERED << 32, ranges: vec![(bit, range)] }),
+        }
+    }
+    kept.append(&mut scattered);
+    kept
+}
+
+/// True when the bounds of so many ranges lie at the positions of their queries, of `count`.
+fn is_dense(ranges: usize, count: usize) -> bool {
+    ranges * 2 >= count
+}
+
+fn is_one_sided(range: &NumberRange) -> bool {
+    range.low == f64::NEG_INFINITY || range.high == f64::INFINITY
+}
+
+/// A scattered range: its attribute, kind and sign, and its bounds.
+fn scattered_range(range: &NumberRange) -> (u64, (f64, f64)) {
+    let head = u64::from(range.attribute.0) | (range.kind as u64) << 32;
+    if is_one_sided(range) && range.high != f64::INFINITY {
+        return (head | SIGN, (-range.high, f64::INFINITY));
+    }
+    (head, (range.low, range.high))
 }
 
 impl Bounds<'_> {
     /// Append the bounds to `words`, in a leaf of `count` queries.
     pub fn encode(&self, count: usize, words: &mut Vec<u64>) {
         let who = self.ranges.iter().fold(0, |mask, (bit, _)| mask | bit);
-        let is_dense = self.ranges.len() * 2 >= count;
-        let has_hull = self.ranges.len() >= HULL_MIN;
-        let ranks: Option<Vec<_>> =
-            self.ranges.iter().map(|(_, range)| low_rank(range.low).zip(high_rank(range.high))).collect();
-        let is_low_only = self.ranges.iter().all(|(_, range)| range.high == f64::INFINITY);
-        let is_high_only = !is_low_only && self.ranges.iter().all(|(_, range)| range.low == f64::NEG_INFINITY);
+        let is_scattered = self.head >> 32 & SCATTERED != 0;
+        let is_dense = !is_scattered && is_dense(self.ranges.len(), count);
+        let has_hull = !is_scattered && self.ranges.len() >= HULL_MIN;
+        let rank_of = |range: &NumberRange| low_rank(range.low).zip(high_rank(range.high)).filter(|_| !is_scattered);
+        let ranks: Option<Vec<_>> = self.ranges.iter().map(|(_, range)| rank_of(range)).collect();
+        let exact: Vec<_> = self.ranges.iter().map(|(_, range)| (range.low, range.high)).collect();
+        let (heads, exact) = if is_scattered {
+            self.ranges.iter().map(|(_, range)| scattered_range(range)).unzip()
+        } else {
+            (Vec::new(), exact)
+        };
+        let is_low_only = exact.iter().all(|(_, high)| *high == f64::INFINITY);
+        let is_high_only = !is_low_only && exact.iter().all(|(low, _)| *low == f64::NEG_INFINITY);
         let side = flags_of([(is_low_only, LOW_ONLY), (is_high_only, HIGH_ONLY)]);
         let flags = flags_of([(is_dense, DENSE), (has_hull, HULL), (ranks.is_some(), WHOLE)]) | side;
         words.extend([self.head | flags << 32, who]);
+        words.extend(heads);
         let seat_count = if is_dense { count } else { self.ranges.len() };
         if let Some(ranks) = ranks {
             let append = |bounds: &[i32]| extend_pairs(words, bounds.iter().map(|bound| bound.cast_unsigned()));
             self.encode_bounds(&ranks, seat_count, flags, append);
         } else {
-            let exact: Vec<_> = self.ranges.iter().map(|(_, range)| (range.low, range.high)).collect();
             let append = |bounds: &[f64]| words.extend(bounds.iter().map(|bound| bound.to_bits()));
             self.encode_bounds(&exact, seat_count, flags, append);
         }

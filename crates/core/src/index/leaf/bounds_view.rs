@@ -4,7 +4,7 @@ use crate::index::clause::NumberKind;
 use crate::index::ids::AttributeId;
 use crate::index::layout::bytes::{WordBytes, halves, ones, word};
 
-use super::bounds::{DAY, DENSE, HIGH_ONLY, HULL, LOW_ONLY, NEGATED, TIME, WHOLE};
+use super::bounds::{DAY, DENSE, HIGH_ONLY, HULL, LOW_ONLY, NEGATED, SCATTERED, SIGN, TIME, WHOLE};
 use super::message_codes::{AttributeCode, ElementNumber, ListKind, MessageCodes};
 use super::number::MessageNumber;
 use super::query::LEAF_QUERIES;
@@ -33,7 +33,8 @@ impl<'a> BoundsView<'a> {
         let is_whole = flags & WHOLE != 0;
         let size = if is_whole { count.div_ceil(2) } else { count };
         let hull = if flags & HULL == 0 { 0 } else { 4 >> usize::from(is_whole) };
-        let start = at + 2 + hull;
+        let attributes = if flags & SCATTERED == 0 { 0 } else { count };
+        let start = at + 2 + hull + attributes;
         let sides = if flags & (LOW_ONLY | HIGH_ONLY) == 0 { 2 } else { 1 };
         Some(Self { words, head, who, size, start, end: start + sides * size })
     }
@@ -44,6 +45,9 @@ impl<'a> BoundsView<'a> {
     pub fn within(&self, alive: u64, codes: &MessageCodes, undecided: &mut u64) -> Option<u64> {
         let (attribute, flags) = halves(self.head);
         let (attribute, flags) = (AttributeId(attribute), u64::from(flags));
+        if flags & SCATTERED != 0 {
+            return Some(!self.who | self.scattered(alive, codes)?);
+        }
         if let AttributeCode::List(_, kind) = codes.get(attribute)? {
             if flags & NEGATED != 0 && kind == ListKind::Mixed {
                 *undecided |= self.who;
@@ -62,6 +66,57 @@ impl<'a> BoundsView<'a> {
             self.between(number.exact, f64::from_le_bytes, alive)?
         };
         Some(!self.who | if flags & NEGATED != 0 { !between } else { between })
+    }
+
+    /// The queries of `alive` whose bounds hold the number of their attribute.
+    #[inline(always)]
+    fn scattered(&self, alive: u64, codes: &MessageCodes) -> Option<u64> {
+        let attributes = self.words.get(self.start - self.size..self.start)?;
+        if codes.has_lists() {
+            return self.scattered_of_lists(attributes, alive, codes);
+        }
+        // What is none of the segment's attributes has no number: a leaf has passed its checksum, or is from a builder.
+        let number = |seat: usize| {
+            let head = u64::from_le_bytes(attributes[seat]);
+            let (attribute, kind) = halves(head & !SIGN);
+            f64::from_bits(codes.number_of(AttributeId(attribute), kind as usize).exact.to_bits() ^ head & SIGN)
+        };
+        let exact = |bound: &WordBytes| f64::from_le_bytes(*bound);
+        // One-sided ranges have low bounds only.
+        let low = self.column::<8>(HIGH_ONLY)??;
+        match self.column::<8>(LOW_ONLY)? {
+            Some(high) => Some(self.seats_where(low.len().min(high.len()), alive, |seat| {
+                let number = number(seat);
+                (number >= exact(&low[seat])) & (number <= exact(&high[seat]))
+            })),
+            None => Some(self.seats_where(low.len(), alive, |seat| number(seat) >= exact(&low[seat]))),
+        }
+    }
+
+    /// The same, where some attributes are lists.
+    #[cold]
+    fn scattered_of_lists(&self, attributes: &[WordBytes], alive: u64, codes: &MessageCodes) -> Option<u64> {
+        let (low, high) = (self.column::<8>(HIGH_ONLY)??, self.column::<8>(LOW_ONLY)?);
+        let mut holding = 0;
+        for (seat, bit) in ones(self.who).enumerate().filter(|(_, bit)| alive >> bit & 1 == 1) {
+            let head = word(attributes, seat)?;
+            let (attribute, kind) = halves(head & !SIGN);
+            let (attribute, kind) = (AttributeId(attribute), *NumberKind::ALL.get(kind as usize)?);
+            let bound = |bounds: &[WordBytes]| bounds.get(seat).map(|bound| f64::from_le_bytes(*bound));
+            let (low, high) = (bound(low)?, high.map_or(Some(f64::INFINITY), bound)?);
+            let holds = |number: f64| {
+                let number = if head & SIGN == 0 { number } else { -number };
+                number >= low && number <= high
+            };
+            let is_true = match codes.get(attribute)? {
+                AttributeCode::List(..) => {
+                    codes.element_numbers(attribute, kind).iter().any(|number| holds(number.number.exact))
+                }
+                _ => holds(codes.number(attribute, kind)?.exact),
+            };
+            holding |= u64::from(is_true) << bit;
+        }
+        Some(holding)
     }
 
     /// The queries of `alive` whose bounds hold one of `numbers`. Cost: for each, logarithmic in the numbers.
@@ -156,6 +211,14 @@ impl<'a> BoundsView<'a> {
             return between;
         }
         let mut asking = self.who & alive;
+        if asking.count_ones() as usize * 2 > seats {
+            // Comparing with all takes less than finding those of the queries that are alive.
+            let mut holding = 0_u64;
+            for seat in 0..seats {
+                holding |= u64::from(holds(seat)) << (seat % LEAF_QUERIES);
+            }
+            return spread(holding, self.who);
+        }
         while asking != 0 {
             let bit = asking & asking.wrapping_neg();
             asking ^= bit;
@@ -164,6 +227,20 @@ impl<'a> BoundsView<'a> {
         }
         between
     }
+}
+
+/// The lowest bits of `bits`, one at each bit of `mask`.
+#[inline(always)]
+fn spread(bits: u64, mask: u64) -> u64 {
+    if mask & mask.wrapping_add(1) == 0 {
+        return bits & mask; // already there
+    }
+    let (mut spread, mut bits) = (0, bits);
+    for bit in ones(mask) {
+        spread |= (bits & 1) << bit;
+        bits >>= 1;
+    }
+    spread
 }
 
 #[inline(always)]
@@ -211,7 +288,7 @@ mod tests {
                 .collect();
             let of = |range: &'_ Option<[NumberRange; 1]>| range.as_ref().map_or(&[][..], |range| &range[..]).to_vec();
             let owned: Vec<Vec<NumberRange>> = ranges.iter().map(of).collect();
-            let all = bounds_of(with_bits(owned.iter().map(Vec::as_slice)));
+            let all = bounds_of(with_bits(owned.iter().map(Vec::as_slice)), count);
             let mut words = vec![7];
             all.iter().for_each(|bounds| bounds.encode(count, &mut words));
             let words: Vec<WordBytes> = words.iter().map(|word| word.to_le_bytes()).collect();
@@ -232,6 +309,61 @@ mod tests {
                     assert_eq!(within >> index & 1 == 1, holds, "{number} of {ranges:?}");
                 }
                 assert_eq!(verify, 0);
+            }
+        }
+    }
+
+    /// Ranges of many attributes, of which some are absent and some are lists.
+    #[test]
+    fn scattered_bounds_say_what_comparing_with_each_range_says() {
+        let mut random = Random(12);
+        let mut dice = |below: usize| random.below(below);
+        for round in 0..crate::testing::or_few(200, 20) {
+            let count = 8 + dice(LEAF_QUERIES - 7);
+            let sides = dice(4);
+            let ranges: Vec<Vec<NumberRange>> = (0..count)
+                .map(|_| {
+                    let range = |attribute: usize, (low, high): (usize, usize)| {
+                        let (low, high) = (low.min(high) as f64 / 2.0, low.max(high) as f64 / 2.0);
+                        let low = if sides == 1 || low < 1.0 { f64::NEG_INFINITY } else { low };
+                        let high = if sides == 2 || high > 9.0 { f64::INFINITY } else { high };
+                        let attribute = AttributeId(attribute as u32);
+                        NumberRange { attribute, low, high, kind: NumberKind::Number, is_negated: false }
+                    };
+                    (0..dice(4)).map(|_| range(dice(30), (dice(20), dice(20)))).collect()
+                })
+                .collect();
+            let all = bounds_of(with_bits(ranges.iter().map(Vec::as_slice)), count);
+            let mut words = Vec::new();
+            all.iter().for_each(|bounds| bounds.encode(count, &mut words));
+            let words: Vec<WordBytes> = words.iter().map(|word| word.to_le_bytes()).collect();
+            let mut codes = MessageCodes::default();
+            codes.begin(30);
+            let mut numbers = vec![Vec::new(); 30];
+            for (attribute, own) in (0..).map(AttributeId).zip(&mut numbers) {
+                let elements = if round % 2 == 0 { 1 } else { dice(4) };
+                own.extend((0..elements).map(|_| dice(24) as f64 / 2.0 - 1.0));
+                if own.len() > 1 {
+                    codes.set_list(attribute, ListKind::Named);
+                    own.iter().for_each(|number| codes.add_element_number(attribute, NumberKind::Number, *number));
+                } else if let Some(number) = own.first() {
+                    codes.set_number(attribute, NumberKind::Number, *number);
+                }
+            }
+            codes.sort_several();
+            let (mut at, mut within, alive) =
+                (0, u64::MAX, if dice(2) == 0 { u64::MAX } else { 0x8421_1842_0f00_1111 });
+            while at < words.len() {
+                let view = BoundsView::new(&words, at, count).expect("whole");
+                within &= view.within(alive, &codes, &mut 0).expect("whole");
+                at = view.end;
+            }
+            for (index, ranges) in ranges.iter().enumerate().filter(|(index, _)| alive >> index & 1 == 1) {
+                let holds = |range: &NumberRange| {
+                    let own = &numbers[range.attribute.index()];
+                    own.iter().any(|number| *number >= range.low && *number <= range.high)
+                };
+                assert_eq!(within >> index & 1 == 1, ranges.iter().all(holds), "{ranges:?} of {numbers:?}");
             }
         }
     }

@@ -120,7 +120,7 @@ impl ChoiceEncoder<'_> {
     }
 
     fn bounds<'q>(&mut self, ranges: impl Iterator<Item = (u64, &'q [NumberRange])>) {
-        for bounds in bounds_of(ranges) {
+        for bounds in bounds_of(ranges, self.count) {
             self.instructions.push(BOUNDS);
             bounds.encode(self.count, &mut self.instructions);
         }

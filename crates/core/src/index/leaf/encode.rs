@@ -17,7 +17,8 @@ pub fn encode_leaf(queries: &[LeafQuery<'_>], masks: &[AttributeMasks], codes: &
     let verify = unsure.fold(0, |mask, (bit, _)| mask | bit);
     let choice_count = queries.iter().map(|query| query.choices.len()).max().unwrap_or(0).min(CHOICES_MAX);
     let stored = |ranges: &'_ [NumberRange]| ranges.len().min(RANGES_MAX);
-    let bounds = bounds_of(with_bits(queries).map(|(bit, query)| (bit, &query.ranges[..stored(query.ranges)])));
+    let bounds =
+        bounds_of(with_bits(queries).map(|(bit, query)| (bit, &query.ranges[..stored(query.ranges)])), queries.len());
     let is_mixed = queries.iter().any(|query| !query.mixed.is_empty());
     let flags = flags_of([(verify != 0, VERIFY), (is_mixed, MIXED)]) | subscribers::flags(queries) << 8;
     let counts = (masks.len() as u64) << 8 | (choice_count as u64) << 24 | (bounds.len() as u64) << 32;
