@@ -15,7 +15,7 @@ const MESSAGES: usize = 100;
 /// The name of a shape, its share of the number of queries (1 / n), and what makes one query and one message.
 type Recipe = (&'static str, usize, fn(&mut SplitMix64, f64) -> String, fn(&mut SplitMix64) -> Properties);
 
-const RECIPES: [Recipe; 30] = [
+const RECIPES: [Recipe; 32] = [
     ("rectangles", 1, rectangle, point),
     ("windows of one number", 1, window, number),
     ("windows of time", 1, time_window, instant),
@@ -32,6 +32,8 @@ const RECIPES: [Recipe; 30] = [
     ("a list in the message", 1, symbol_and_tag, tagged),
     ("attributes mostly absent", 1, rare_attributes, rare_message),
     ("five ranges of 30 attributes", 1, five_ranges, thirty_numbers),
+    ("three wide ranges of 200 attributes", 1, wide_ranges, two_hundred_numbers),
+    ("two wide ranges of 30 attributes", 1, wider_ranges, thirty_numbers),
     ("four ranges behind a hot equality", 1, hot_ranges, hot_message),
     ("ORs of ANDs with a range", 1, or_of_ands, priced_symbols),
     ("messages of 200 attributes", 1, wide_query, wide_message),
@@ -219,6 +221,20 @@ fn ranges(random: &mut SplitMix64, names: impl Iterator<Item = String>, width: f
 
 fn thirty_numbers(random: &mut SplitMix64) -> Properties {
     (0..30).map(|number| (format!("n{number}").into(), Value::Float(random.unit() * 1_000.0))).collect()
+}
+
+fn wide_ranges(random: &mut SplitMix64, _: f64) -> String {
+    let names = different(random, 3, 200);
+    ranges(random, names.into_iter().map(|number| format!("n{number}")), 0.5)
+}
+
+fn wider_ranges(random: &mut SplitMix64, _: f64) -> String {
+    let names = different(random, 2, 30);
+    ranges(random, names.into_iter().map(|number| format!("n{number}")), 0.7)
+}
+
+fn two_hundred_numbers(random: &mut SplitMix64) -> Properties {
+    (0..200).map(|number| (format!("n{number}").into(), Value::Float(random.unit() * 1_000.0))).collect()
 }
 
 /// Half of all ask for the one venue that all messages have.
