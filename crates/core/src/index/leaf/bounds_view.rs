@@ -3,6 +3,7 @@
 use crate::index::clause::NumberKind;
 use crate::index::ids::AttributeId;
 use crate::index::layout::bytes::{WordBytes, halves, ones, word};
+use crate::index::layout::cpu::{WideWork, at_full_width};
 
 use super::bounds::{DAY, DENSE, HIGH_ONLY, HULL, LOW_ONLY, NEGATED, SCATTERED, SIGN, TIME, WHOLE};
 use super::message_codes::{AttributeCode, ElementNumber, ListKind, MessageCodes};
@@ -46,7 +47,7 @@ impl<'a> BoundsView<'a> {
         let (attribute, flags) = halves(self.head);
         let (attribute, flags) = (AttributeId(attribute), u64::from(flags));
         if flags & SCATTERED != 0 {
-            return Some(!self.who | self.scattered(alive, codes)?);
+            return Some(!self.who | at_full_width(ScatteredBounds { bounds: self, alive, codes })?);
         }
         if let AttributeCode::List(_, kind) = codes.get(attribute)? {
             if flags & NEGATED != 0 && kind == ListKind::Mixed {
@@ -58,8 +59,8 @@ impl<'a> BoundsView<'a> {
             return Some(!self.who | if flags & NEGATED != 0 { !between } else { between });
         }
         let number = codes.number(attribute, kind_of(flags))?;
-        let between = if number.exact.is_nan() {
-            0
+        let between = if flags & HIGH_ONLY != 0 && number.exact.is_nan() {
+            0 // the rank of no number is below all others
         } else if flags & WHOLE != 0 {
             self.between(number.rank, i32::from_le_bytes, alive)?
         } else {
@@ -68,7 +69,7 @@ impl<'a> BoundsView<'a> {
         Some(!self.who | if flags & NEGATED != 0 { !between } else { between })
     }
 
-    /// The queries of `alive` whose bounds hold the number of their attribute.
+    /// The queries of `alive` whose scattered bounds hold the number of their attribute.
     #[inline(always)]
     fn scattered(&self, alive: u64, codes: &MessageCodes) -> Option<u64> {
         let attributes = self.words.get(self.start - self.size..self.start)?;
@@ -85,15 +86,28 @@ impl<'a> BoundsView<'a> {
         // One-sided ranges have low bounds only.
         let low = self.column::<8>(HIGH_ONLY)??;
         match self.column::<8>(LOW_ONLY)? {
-            Some(high) => Some(self.seats_where(low.len().min(high.len()), alive, |seat| {
+            Some(high) => Some(self.scattered_where(low.len().min(high.len()), alive, |seat| {
                 let number = number(seat);
                 (number >= exact(&low[seat])) & (number <= exact(&high[seat]))
             })),
-            None => Some(self.seats_where(low.len(), alive, |seat| number(seat) >= exact(&low[seat]))),
+            None => Some(self.scattered_where(low.len(), alive, |seat| number(seat) >= exact(&low[seat]))),
         }
     }
 
-    /// The same, where some attributes are lists.
+    /// The queries of `alive` whose seat, of `seats`, holds. Comparing with all takes less than finding half of them.
+    #[inline(always)]
+    fn scattered_where(&self, seats: usize, alive: u64, holds: impl Fn(usize) -> bool) -> u64 {
+        if (self.who & alive).count_ones() as usize * 2 <= seats {
+            return self.seats_where(seats, alive, holds);
+        }
+        let mut holding = 0_u64;
+        for seat in 0..seats {
+            holding |= u64::from(holds(seat)) << (seat % LEAF_QUERIES);
+        }
+        spread(holding, self.who)
+    }
+
+    /// The same as [`Self::scattered`], where some attributes are lists.
     #[cold]
     fn scattered_of_lists(&self, attributes: &[WordBytes], alive: u64, codes: &MessageCodes) -> Option<u64> {
         let (low, high) = (self.column::<8>(HIGH_ONLY)??, self.column::<8>(LOW_ONLY)?);
@@ -211,14 +225,6 @@ impl<'a> BoundsView<'a> {
             return between;
         }
         let mut asking = self.who & alive;
-        if asking.count_ones() as usize * 2 > seats {
-            // Comparing with all takes less than finding those of the queries that are alive.
-            let mut holding = 0_u64;
-            for seat in 0..seats {
-                holding |= u64::from(holds(seat)) << (seat % LEAF_QUERIES);
-            }
-            return spread(holding, self.who);
-        }
         while asking != 0 {
             let bit = asking & asking.wrapping_neg();
             asking ^= bit;
@@ -226,6 +232,22 @@ impl<'a> BoundsView<'a> {
             between |= if holds(seat) { bit } else { 0 };
         }
         between
+    }
+}
+
+/// Comparing scattered bounds with a message, apart from the code that scans most leaves.
+struct ScatteredBounds<'b, 'a, 'm> {
+    bounds: &'b BoundsView<'a>,
+    alive: u64,
+    codes: &'m MessageCodes,
+}
+
+impl WideWork for ScatteredBounds<'_, '_, '_> {
+    type Output = Option<u64>;
+
+    #[inline(always)]
+    fn run(self) -> Option<u64> {
+        self.bounds.scattered(self.alive, self.codes)
     }
 }
 
