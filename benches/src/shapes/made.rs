@@ -15,7 +15,7 @@ const MESSAGES: usize = 100;
 /// The name of a shape, its share of the number of queries (1 / n), and what makes one query and one message.
 type Recipe = (&'static str, usize, fn(&mut SplitMix64, f64) -> String, fn(&mut SplitMix64) -> Properties);
 
-const RECIPES: [Recipe; 27] = [
+const RECIPES: [Recipe; 32] = [
     ("rectangles", 1, rectangle, point),
     ("windows of one number", 1, window, number),
     ("windows of time", 1, time_window, instant),
@@ -23,12 +23,17 @@ const RECIPES: [Recipe; 27] = [
     ("below one bound or above another", 1, outside, number),
     ("a range of either attribute", 1, either_range, point),
     ("a rectangle or a price", 1, rectangle_or_price, priced_point),
+    ("ANDs of four ORs of bounds", 5, and_of_ors, thirty_numbers),
+    ("the same, of 30 attributes", 5, wide_and_of_ors, thirty_numbers),
+    ("deep trees of bounds and values", 5, deep_tree, numbers_and_symbols),
     ("only NOTs", 1, only_nots, symbols),
     ("IN with 1,100 values", 50, long_list, long_value),
     ("IN with 900 values", 50, shorter_list, long_value),
     ("a list in the message", 1, symbol_and_tag, tagged),
     ("attributes mostly absent", 1, rare_attributes, rare_message),
     ("five ranges of 30 attributes", 1, five_ranges, thirty_numbers),
+    ("three wide ranges of 200 attributes", 1, wide_ranges, two_hundred_numbers),
+    ("two wide ranges of 30 attributes", 1, wider_ranges, thirty_numbers),
     ("four ranges behind a hot equality", 1, hot_ranges, hot_message),
     ("ORs of ANDs with a range", 1, or_of_ands, priced_symbols),
     ("messages of 200 attributes", 1, wide_query, wide_message),
@@ -135,6 +140,53 @@ fn either_range(random: &mut SplitMix64, count: f64) -> String {
     format!("(lat BETWEEN {lat:.5} AND {:.5}) OR (lon BETWEEN {lon:.5} AND {:.5})", lat + height, lon + width)
 }
 
+fn and_of_ors(random: &mut SplitMix64, _: f64) -> String {
+    ors_of_bounds(random, 8)
+}
+
+fn wide_and_of_ors(random: &mut SplitMix64, _: f64) -> String {
+    ors_of_bounds(random, 30)
+}
+
+/// Each of four ORs holds of two thirds of the messages.
+fn ors_of_bounds(random: &mut SplitMix64, attributes: usize) -> String {
+    let mut or = || {
+        let names = different(random, 2, attributes);
+        format!("({} OR {})", bound(random, names[0]), bound(random, names[1]))
+    };
+    [or(), or(), or(), or()].join(" AND ")
+}
+
+/// A bound of one number, above or below.
+fn bound(random: &mut SplitMix64, name: usize) -> String {
+    let (sign, bound) = (if random.percent(50) { '<' } else { '>' }, random.unit() * 1_000.0);
+    format!("n{name} {sign} {bound:.2}")
+}
+
+/// ANDs within ORs within ANDs, of bounds and values, some of them negated.
+fn deep_tree(random: &mut SplitMix64, _: f64) -> String {
+    let or = |random: &mut SplitMix64| format!("({} OR {} OR {})", pair(random), pair(random), pair(random));
+    format!("{} AND {} AND NOT ({} AND {})", or(random), or(random), or(random), or(random))
+}
+
+/// Two conditions on one message in two or three each.
+fn pair(random: &mut SplitMix64) -> String {
+    let one = |random: &mut SplitMix64| match random.below(3) {
+        0 => format!("NOT (s{} = 'v{}')", random.below(12), random.below(3)),
+        1 => format!("s{} IN ('v0', 'v1')", random.below(12)),
+        _ => {
+            let name = random.below(8);
+            bound(random, name)
+        }
+    };
+    format!("({} AND {})", one(random), one(random))
+}
+
+fn numbers_and_symbols(random: &mut SplitMix64) -> Properties {
+    let symbols: Vec<_> = (0..12).map(|number| (format!("s{number}").into(), word(random, 3))).collect();
+    thirty_numbers(random).into_iter().chain(symbols).collect()
+}
+
 fn rectangle_or_price(random: &mut SplitMix64, count: f64) -> String {
     format!("({}) OR price > {:.2}", rectangle(random, count), 9_990.0 + random.unit() * 100.0)
 }
@@ -169,6 +221,20 @@ fn ranges(random: &mut SplitMix64, names: impl Iterator<Item = String>, width: f
 
 fn thirty_numbers(random: &mut SplitMix64) -> Properties {
     (0..30).map(|number| (format!("n{number}").into(), Value::Float(random.unit() * 1_000.0))).collect()
+}
+
+fn wide_ranges(random: &mut SplitMix64, _: f64) -> String {
+    let names = different(random, 3, 200);
+    ranges(random, names.into_iter().map(|number| format!("n{number}")), 0.5)
+}
+
+fn wider_ranges(random: &mut SplitMix64, _: f64) -> String {
+    let names = different(random, 2, 30);
+    ranges(random, names.into_iter().map(|number| format!("n{number}")), 0.7)
+}
+
+fn two_hundred_numbers(random: &mut SplitMix64) -> Properties {
+    (0..200).map(|number| (format!("n{number}").into(), Value::Float(random.unit() * 1_000.0))).collect()
 }
 
 /// Half of all ask for the one venue that all messages have.

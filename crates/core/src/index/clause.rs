@@ -115,6 +115,74 @@ fn merged(a: &[SymbolId], b: &[SymbolId]) -> Symbols {
     all
 }
 
+/// Conditions of which one has to hold, some of them ranges or several conditions at once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MixedChoice {
+    /// Tests, at most one of each attribute.
+    pub tests: Vec<ValueTest>,
+    /// Ranges that hold only of known numbers.
+    pub ranges: Vec<NumberRange>,
+    /// Anything else.
+    pub conjunctions: Vec<Conjunction>,
+}
+
+/// Conditions that all have to hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Conjunction {
+    /// Tests.
+    pub tests: Vec<ValueTest>,
+    /// Ranges.
+    pub ranges: Vec<NumberRange>,
+    /// Of each, one condition has to hold.
+    pub choices: Vec<MixedChoice>,
+}
+
+impl MixedChoice {
+    /// The number of levels of conditions within conditions.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        1 + self.conjunctions.iter().map(Conjunction::depth).max().unwrap_or(0)
+    }
+
+    /// The number of all tests and ranges.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.tests.len() + self.ranges.len() + self.conjunctions.iter().map(Conjunction::size).sum::<usize>()
+    }
+
+    /// Call `each` with every test, at any level.
+    pub fn for_each_test<'c>(&'c self, each: &mut impl FnMut(&'c ValueTest)) {
+        self.tests.iter().for_each(&mut *each);
+        for conjunction in &self.conjunctions {
+            conjunction.tests.iter().for_each(&mut *each);
+            conjunction.choices.iter().for_each(|choice| choice.for_each_test(each));
+        }
+    }
+
+    /// Call `each` with every range, at any level.
+    pub fn for_each_range<'c>(&'c self, each: &mut impl FnMut(&'c NumberRange)) {
+        self.ranges.iter().for_each(&mut *each);
+        for conjunction in &self.conjunctions {
+            conjunction.ranges.iter().for_each(&mut *each);
+            conjunction.choices.iter().for_each(|choice| choice.for_each_range(each));
+        }
+    }
+}
+
+impl Conjunction {
+    /// The number of levels of conditions within conditions.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        1 + self.choices.iter().map(MixedChoice::depth).max().unwrap_or(0)
+    }
+
+    /// The number of all tests and ranges.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.tests.len() + self.ranges.len() + self.choices.iter().map(MixedChoice::size).sum::<usize>()
+    }
+}
+
 /// The kinds of numbers that ranges compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NumberKind {

@@ -13,14 +13,18 @@ use super::interner::Interner;
 /// The maximum number of branches of a query. Each takes one of the 64 bits of a leaf, about as much as its text.
 const BRANCHES_MAX: usize = 1_024;
 /// The ORs of an AND are divided while their branches, each with each, are at most so many. Every OR of two that is divided
-/// doubles the memory of a query; three of them that hold of one message in ten each leave one query in a thousand to be
-/// evaluated.
+/// doubles the memory of a query; three of them that hold of one message in ten each leave one query in a thousand.
 const PRODUCT_MAX: usize = 8;
+/// Another OR is divided when that leaves at most this share of the candidates: doubling the memory halves the time.
+const SHARE_MAX: f64 = 0.5;
+/// The first OR is divided whatever it leaves, unless it has more branches: numbers may be distributed otherwise than bounds,
+/// and then boxes rule out far more than what is estimated.
+const FIRST_MAX: usize = 4;
 
 /// The branches of `expr`; one, unless it has an OR that no clause can express. Cost: that of its clauses.
 pub fn branches_of(expr: &Expr, interner: &mut Interner) -> Vec<Clauses> {
     let whole = Clauses::of(expr, false, interner);
-    if !whole.needs_evaluation {
+    if !whole.needs_evaluation && whole.mixed.is_empty() {
         return vec![whole];
     }
     let mut branches = split(expr, false, interner);
@@ -35,11 +39,12 @@ fn split(expr: &Expr, is_negated: bool, interner: &mut Interner) -> Vec<Clauses>
         Expr::Not(inner) => split(inner, !is_negated, interner),
         Expr::And(children) | Expr::Or(children) if matches!(expr, Expr::And(_)) != is_negated => {
             let mut parts: Vec<_> = children.iter().map(|child| split(child, is_negated, interner)).collect();
-            parts.sort_by(|a, b| selectivity(a).total_cmp(&selectivity(b)).then(a.len().cmp(&b.len())));
+            parts.sort_by(|a, b| {
+                selectivity(a, interner).total_cmp(&selectivity(b, interner)).then(a.len().cmp(&b.len()))
+            });
             let each_with_each = |all: Vec<Clauses>, own: Vec<Clauses>| {
-                let is_first = all.len() == 1;
-                let is_too_much = !is_first && own.len() > 1 && all.len() * own.len() > PRODUCT_MAX;
-                with_each(&all, &if is_too_much { vec![Clauses::any(own, interner)] } else { own }, interner)
+                let own = if own.len() > 1 { divided(own, all.len(), interner) } else { own };
+                with_each(&all, &own, interner)
             };
             parts.into_iter().fold(vec![Clauses::default()], each_with_each)
         }
@@ -51,17 +56,35 @@ fn split(expr: &Expr, is_negated: bool, interner: &mut Interner) -> Vec<Clauses>
                 return all;
             }
             let joined = Clauses::any(all.clone(), interner);
-            if joined.needs_evaluation && all.len() <= BRANCHES_MAX { all } else { vec![joined] }
+            let is_plain = !joined.needs_evaluation && joined.mixed.is_empty();
+            if !is_plain && all.len() <= BRANCHES_MAX { all } else { vec![joined] }
         }
     }
 }
 
-/// What the parts of an AND are ordered by: those without an OR first, then by the share of messages that have a key of one of
-/// their branches.
-fn selectivity(branches: &[Clauses]) -> f64 {
+/// The `branches` of an OR of an AND, or the OR as one clause if it is not worth dividing; `count` branches are divided already.
+fn divided(branches: Vec<Clauses>, count: usize, interner: &mut Interner) -> Vec<Clauses> {
+    let is_first = count == 1;
+    if !is_first && count * branches.len() > PRODUCT_MAX {
+        return vec![Clauses::any(branches, interner)];
+    }
+    if is_first && branches.len() <= FIRST_MAX || selectivity(&branches, interner) <= SHARE_MAX {
+        return branches;
+    }
+    let joined = Clauses::any(branches.clone(), interner);
+    if joined.needs_evaluation { branches } else { vec![joined] }
+}
+
+/// What the parts of an AND are ordered by: those without an OR first, then by an estimate of the share of messages for which
+/// one of their branches is a candidate.
+fn selectivity(branches: &[Clauses], interner: &Interner) -> f64 {
+    let share = |branch: &Clauses| {
+        let ranges = branch.ranges.iter().filter(|range| !range.is_negated).map(|range| interner.range_share(range));
+        branch.access.as_ref().map_or(1.0, |access| access.share).min(1.0) * ranges.product::<f64>()
+    };
     match branches {
         [_] => -1.0,
-        _ => branches.iter().map(|branch| branch.access.as_ref().map_or(1.0, |access| access.share)).sum(),
+        _ => branches.iter().map(share).sum(),
     }
 }
 

@@ -7,6 +7,7 @@
 use std::borrow::Borrow;
 
 use hashbrown::HashTable;
+use smallvec::SmallVec;
 
 use crate::expensive::OpaqueTable;
 use crate::index::SubscriptionId;
@@ -90,6 +91,7 @@ impl Builder {
     pub fn new<Q: Borrow<Query>>(count: usize, sample: impl Iterator<Item = Q>) -> Self {
         let mut interner = Interner::default();
         sample.for_each(|query| count_demands(query.borrow(), &mut interner));
+        interner.end_sample();
         Self {
             interner,
             records: ByteList { bytes: Vec::new(), ends: Vec::with_capacity(count) },
@@ -158,6 +160,15 @@ fn count_demands(query: &Query, interner: &mut Interner) {
         return;
     }
     let clauses = Clauses::of(query.expr(), false, interner);
-    let demanded = clauses.all_tests().filter(|test| !test.is_open()).flat_map(|test| test.symbols.iter().copied());
-    interner.sample(clauses.all_tests().map(|test| test.attribute), demanded);
+    let (tests, ranges) = (clauses.all_tests(), clauses.all_ranges());
+    let asked = tests.iter().map(|test| test.attribute).chain(ranges.iter().map(|range| range.attribute));
+    let mut asked: SmallVec<[_; 16]> = asked.collect();
+    asked.sort_unstable();
+    asked.dedup();
+    let demanded = tests.iter().filter(|test| !test.is_open()).flat_map(|test| test.symbols.iter().copied());
+    let mut demanded: SmallVec<[_; 16]> = demanded.collect();
+    demanded.sort_unstable();
+    demanded.dedup();
+    interner.sample(asked, demanded);
+    ranges.into_iter().for_each(|range| interner.sample_range(range));
 }

@@ -6,7 +6,8 @@
 //!
 //! - a *test*: the value of one attribute is in a set;
 //! - a *choice*: one of several tests, of different attributes, holds;
-//! - a *range*: a number lies between two bounds.
+//! - a *range*: a number lies between two bounds;
+//! - a *mixed choice*: one of several conditions holds, of which some are ranges, or several clauses at once.
 //!
 //! Any other predicate is a *shared predicate* when the query demands it: evaluated last, at most once per message. If
 //! anything else remains, the whole query is evaluated. The tree is never expanded to disjunctive normal form (the ITMO paper).
@@ -17,9 +18,12 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::index::clause::{AccessKey, AccessKeys, ListRule, NumberRange, Symbols, ValueTest};
+use crate::index::clause::{
+    AccessKey, AccessKeys, Conjunction, ListRule, MixedChoice, NumberRange, Symbols, ValueTest,
+};
 use crate::index::ids::{AttributeId, BranchId, SharedPredicateId};
 use crate::index::layout::cpu::prefetch_all;
+use crate::index::leaf::query::CHOICE_DEPTH_MAX;
 use crate::index::origin::AttributeOrigin;
 use crate::index::value_class::ClassSet;
 use crate::query::expr::Expr;
@@ -30,6 +34,8 @@ use super::interner::Interner;
 const KEYS_MAX: usize = 1 << 16;
 /// The maximum number of tests of a choice. An OR with more tests is evaluated.
 const CHOICE_TESTS_MAX: usize = 32;
+/// The maximum number of tests and ranges of a mixed choice. An OR with more is evaluated.
+const MIXED_SIZE_MAX: usize = 128;
 
 /// A query as clauses: true when all of them hold and, if it needs evaluation, the query evaluates to true.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,6 +48,8 @@ pub struct Clauses {
     pub choices: Vec<Vec<ValueTest>>,
     /// Ranges of numbers.
     pub ranges: SmallVec<[NumberRange; 1]>,
+    /// Mixed choices.
+    pub mixed: Vec<MixedChoice>,
     /// Predicates that no clause can express.
     pub shared_predicates: SmallVec<[SharedPredicateId; 1]>,
     /// True when the clauses are necessary and not sufficient.
@@ -108,8 +116,17 @@ impl Clauses {
     }
 
     /// Every test, those of choices included.
-    pub fn all_tests(&self) -> impl Iterator<Item = &ValueTest> {
-        self.tests.iter().chain(self.choices.iter().flatten())
+    pub fn all_tests(&self) -> Vec<&ValueTest> {
+        let mut all: Vec<_> = self.tests.iter().chain(self.choices.iter().flatten()).collect();
+        self.mixed.iter().for_each(|choice| choice.for_each_test(&mut |test| all.push(test)));
+        all
+    }
+
+    /// Every range, those of mixed choices included.
+    pub fn all_ranges(&self) -> Vec<&NumberRange> {
+        let mut all: Vec<_> = self.ranges.iter().collect();
+        self.mixed.iter().for_each(|choice| choice.for_each_range(&mut |range| all.push(range)));
+        all
     }
 
     fn is_always(&self) -> bool {
@@ -118,6 +135,7 @@ impl Clauses {
             && self.tests.is_empty()
             && self.choices.is_empty()
             && self.ranges.is_empty()
+            && self.mixed.is_empty()
     }
 
     /// Add the demands of `other`.
@@ -134,6 +152,9 @@ impl Clauses {
         }
         if !other.ranges.is_empty() {
             self.ranges.extend(other.ranges);
+        }
+        if !other.mixed.is_empty() {
+            self.mixed.extend(other.mixed);
         }
         let is_rarer = |b: &AccessKeys| self.access.as_ref().is_none_or(|a| b.share < a.share);
         if let Some(access) = other.access.filter(is_rarer) {
@@ -164,12 +185,16 @@ impl Clauses {
         }
         let access = any_access(&parts);
         let is_exact = parts.iter().all(Self::is_one_choice);
+        let mixed = if is_exact { None } else { mixed_choice(&parts) };
         let tests: Option<Vec<Vec<ValueTest>>> = parts.into_iter().map(|part| part.best_choice(interner)).collect();
-        let mut joined = Self { needs_evaluation: !is_exact, access, ..Self::default() };
+        let is_mixed = mixed.is_some();
+        let mixed: Vec<_> = mixed.into_iter().collect();
+        let mut joined = Self { needs_evaluation: !is_exact && !is_mixed, access, mixed, ..Self::default() };
         let mut tests = by_attribute(tests.unwrap_or_default().concat());
         match tests.len() {
             0 => {}
             1 => joined.tests.extend(tests.pop()),
+            _ if is_mixed => {} // which says more
             2..=CHOICE_TESTS_MAX => joined.choices.push(tests),
             _ => joined.needs_evaluation = true,
         }
@@ -178,7 +203,10 @@ impl Clauses {
 
     /// True when this is one test or one choice and nothing else.
     fn is_one_choice(&self) -> bool {
-        self.tests.len() + self.choices.len() == 1 && self.ranges.is_empty() && !self.is_verified()
+        self.tests.len() + self.choices.len() == 1
+            && self.ranges.is_empty()
+            && self.mixed.is_empty()
+            && !self.is_verified()
     }
 
     /// The test or choice that rules out the most, as a choice; None when there is neither.
@@ -186,6 +214,44 @@ impl Clauses {
         let choices = self.tests.into_iter().map(|test| vec![test]).chain(self.choices);
         let share = |tests: &Vec<ValueTest>| tests.iter().map(|test| interner.test_share(test)).sum::<f64>();
         choices.map(|tests| (share(&tests), tests)).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, tests)| tests)
+    }
+}
+
+/// One of `parts` holds; None when something has to be evaluated to know, or when that is too much for a leaf.
+fn mixed_choice(parts: &[Clauses]) -> Option<MixedChoice> {
+    let mut all = MixedChoice::default();
+    for part in parts {
+        if part.is_verified() {
+            return None;
+        }
+        let mut part = conjunction(part);
+        match (&part.tests[..], &part.ranges[..], &part.choices[..]) {
+            ([_], [], []) => all.tests.append(&mut part.tests),
+            ([], [range], []) if !range.is_negated => all.ranges.append(&mut part.ranges),
+            ([], [], [_]) => {
+                let MixedChoice { tests, ranges, conjunctions } = part.choices.remove(0);
+                all.tests.extend(tests);
+                all.ranges.extend(ranges);
+                all.conjunctions.extend(conjunctions);
+            }
+            _ => all.conjunctions.push(part),
+        }
+    }
+    all.tests = by_attribute(all.tests);
+    (all.size() <= MIXED_SIZE_MAX && all.depth() <= CHOICE_DEPTH_MAX).then_some(all)
+}
+
+/// `clauses` as one condition of a mixed choice, without what its ranges say anyway.
+fn conjunction(clauses: &Clauses) -> Conjunction {
+    let is_said = |test: &&ValueTest| {
+        let says = |range: &NumberRange| range.attribute == test.attribute && !range.is_negated;
+        test.is_known() && test.list_rule == ListRule::Some && clauses.ranges.iter().any(says)
+    };
+    let plain = clauses.choices.iter().map(|tests| MixedChoice { tests: tests.clone(), ..MixedChoice::default() });
+    Conjunction {
+        tests: clauses.tests.iter().filter(|test| !is_said(test)).cloned().collect(),
+        ranges: clauses.ranges.to_vec(),
+        choices: plain.chain(clauses.mixed.iter().cloned()).collect(),
     }
 }
 

@@ -91,9 +91,12 @@ impl Splitter<'_> {
     fn split(&mut self, queries: &mut [QueryDemands], start: usize) {
         let is_final = queries.len() <= LEAF_QUERIES || self.used.len() == DEPTH_MAX;
         if is_final || !self.ranking.rank(queries, &self.used) {
-            order_by_ranges(queries, self.clauses);
-            let leaves = 1..=queries.len().div_ceil(LEAF_QUERIES);
-            self.ends.extend(leaves.map(|leaf| start + (leaf * LEAF_QUERIES).min(queries.len())));
+            let thresholds = order_by_ranges(queries, self.clauses);
+            // A leaf of both would have no box.
+            for (first, count) in [(0, thresholds), (thresholds, queries.len() - thresholds)] {
+                let leaves = 1..=count.div_ceil(LEAF_QUERIES);
+                self.ends.extend(leaves.map(|leaf| start + first + (leaf * LEAF_QUERIES).min(count)));
+            }
             return;
         }
         queries.sort_by_cached_key(|query| self.ranking.key(query));
@@ -194,17 +197,20 @@ impl Ranking {
     }
 }
 
-/// Order queries by their ranges; many of one bound each come first, so that they fill leaves of their own.
-fn order_by_ranges(queries: &mut [QueryDemands], clauses: &[Clauses]) {
+/// Order queries by their ranges; many of one bound each come first, so that they fill leaves of their own. Returns how many
+/// these are.
+fn order_by_ranges(queries: &mut [QueryDemands], clauses: &[Clauses]) -> usize {
     let is_threshold = |query: &QueryDemands| Threshold::of(&clauses[query.id.index()]).is_some();
     let count = queries.iter().filter(|query| is_threshold(query)).count();
     if count < LEAVES_MIN * LEAF_QUERIES {
-        return pack_queries(queries, clauses);
+        pack_queries(queries, clauses);
+        return 0;
     }
     queries.sort_by_cached_key(|query| !is_threshold(query));
     let (thresholds, others) = queries.split_at_mut(count);
     pack_queries(thresholds, clauses);
     pack_queries(others, clauses);
+    count
 }
 
 fn pack_queries(queries: &mut [QueryDemands], clauses: &[Clauses]) {

@@ -5,6 +5,7 @@
 
 use hashbrown::{HashMap, HashTable};
 
+use crate::index::clause::NumberRange;
 use crate::index::hash::mix;
 use crate::index::ids::{AttributeId, SharedPredicateId, SymbolCode, SymbolId, SymbolPosition};
 use crate::index::layout::attribute_info::AttributeInfo;
@@ -15,6 +16,7 @@ use crate::index::term::SymbolTerm;
 use crate::query::Query;
 use crate::query::expr::Predicate;
 
+use super::distribution::SampledBounds;
 use super::shared_predicates::SharedPredicates;
 use super::shares::{AttributeSample, SampleCounts, SymbolSample, least_share};
 
@@ -64,6 +66,7 @@ pub struct Interner {
     pool: Vec<u8>,
     needle_bytes: usize,
     sample: SampleCounts,
+    bounds: SampledBounds,
     shared_predicates: SharedPredicates,
 }
 
@@ -201,6 +204,22 @@ impl Interner {
             symbol.sample.demands += 1;
             self.attributes[symbol.attribute.index()].sample.demands += 1;
         }
+    }
+
+    /// Note the bounds of a range of a query of the sample.
+    pub fn sample_range(&mut self, range: &NumberRange) {
+        self.bounds.add(range);
+    }
+
+    /// All of the sample has been counted.
+    pub fn end_sample(&mut self) {
+        self.bounds.sort();
+    }
+
+    /// An estimate of the share of numbers that lie in `range`.
+    #[must_use]
+    pub fn range_share(&self, range: &NumberRange) -> f64 {
+        self.bounds.share(range)
     }
 
     /// An estimate of the share of messages that have the attribute at all.

@@ -168,6 +168,15 @@ impl<'b> LeafLayout<'b> {
                 leaf_query.choices.push(tests)
             }
         }
+        for choice in &clauses.mixed {
+            let mut is_searched = true;
+            choice.for_each_test(&mut |test| is_searched &= !is_unread(test));
+            if is_searched {
+                leaf_query.mixed.push(choice);
+            } else {
+                leaf_query.needs_evaluation = true;
+            }
+        }
         let test_count = self.tests(query, group).count();
         leaf_query.needs_evaluation |= is_cut(test_count, leaf_query.choices.len(), clauses.ranges.len());
         leaf_query

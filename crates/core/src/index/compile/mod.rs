@@ -6,6 +6,7 @@ pub mod builder;
 pub mod clauses;
 pub mod cluster;
 pub mod comparisons;
+mod distribution;
 pub mod grouping;
 pub mod index_kind;
 pub mod interner;

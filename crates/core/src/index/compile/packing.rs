@@ -16,6 +16,7 @@ use crate::index::clause::{NumberKind, NumberRange};
 use crate::index::ids::AttributeId;
 use crate::index::leaf::query::LEAF_QUERIES;
 
+use super::distribution::SortedBounds;
 use super::sampling::sample_indices;
 
 /// A piece is cut by the ranges of at most this many of its queries.
@@ -98,22 +99,16 @@ fn by_key(a: (Class, f64), b: (Class, f64)) -> Ordering {
     a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
 }
 
-/// The bounds of one dimension, ascending: an estimate of how numbers are distributed.
+/// How the numbers of one dimension are distributed.
 struct Distribution {
     dimension: Dimension,
-    bounds: Vec<f64>,
+    bounds: SortedBounds,
 }
 
 impl Distribution {
-    /// The share of numbers below `number`: between two bounds, in proportion.
+    /// The share of numbers below `number`.
     fn below(&self, number: f64) -> f64 {
-        let Self { bounds, .. } = self;
-        let index = bounds.partition_point(|bound| *bound < number);
-        if index == 0 || index == bounds.len() {
-            return index as f64 / bounds.len() as f64;
-        }
-        let (low, high) = (bounds[index - 1], bounds[index]);
-        (index as f64 - 1.0 + (number - low) / (high - low)) / (bounds.len() as f64 - 1.0)
+        self.bounds.below(number)
     }
 
     /// The share of numbers that `query` demands; 0 where it has no interval.
@@ -144,18 +139,17 @@ pub fn pack<T>(queries: &mut [Packed<T>]) {
 }
 
 fn distributions<T>(queries: &[Packed<T>]) -> Vec<Distribution> {
-    let mut all: Vec<Distribution> = Vec::new();
+    let mut all: Vec<(Dimension, Vec<f64>)> = Vec::new();
     let step = (queries.len() / BOUNDS_MAX).max(1);
     for interval in sample_indices(queries.len(), step).flat_map(|index| &queries[index].intervals) {
         let finite = [interval.low, interval.high].into_iter().filter(|bound| bound.is_finite());
-        match all.iter_mut().find(|known| known.dimension == interval.dimension) {
-            Some(known) => known.bounds.extend(finite),
-            None => all.push(Distribution { dimension: interval.dimension, bounds: finite.collect() }),
+        match all.iter_mut().find(|(dimension, _)| *dimension == interval.dimension) {
+            Some((_, bounds)) => bounds.extend(finite),
+            None => all.push((interval.dimension, finite.collect())),
         }
     }
-    all.iter_mut().for_each(|known| known.bounds.sort_by(f64::total_cmp));
-    all.retain(|known| known.bounds.len() > 1);
-    all
+    let known = all.into_iter().filter(|(_, bounds)| bounds.len() > 1);
+    known.map(|(dimension, bounds)| Distribution { dimension, bounds: SortedBounds::new(bounds) }).collect()
 }
 
 fn pack_piece<T>(queries: &mut [Packed<T>], distributions: &[Distribution]) {

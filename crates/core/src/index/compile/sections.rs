@@ -128,7 +128,7 @@ impl Builder {
     fn verification(&self, clauses: &Clauses, grouping: &Grouping) -> Vec<SharedPredicateId> {
         let is_whole = clauses.needs_evaluation
             || is_cut(clauses.tests.len(), clauses.choices.len(), clauses.ranges.len())
-            || clauses.all_tests().any(|test| grouping.is_unread(test.attribute));
+            || clauses.all_tests().iter().any(|test| grouping.is_unread(test.attribute));
         if is_whole {
             return vec![SharedPredicateId::NONE];
         }

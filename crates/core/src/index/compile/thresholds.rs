@@ -43,7 +43,8 @@ impl Threshold {
     /// The one bound of `clauses`; None when they demand anything else.
     pub fn of(clauses: &Clauses) -> Option<Self> {
         let ([range], [test]) = (&clauses.ranges[..], &clauses.tests[..]) else { return None };
-        let is_decided = !clauses.is_verified() && clauses.choices.is_empty() && !range.is_negated;
+        let has_choices = !clauses.choices.is_empty() || !clauses.mixed.is_empty();
+        let is_decided = !clauses.is_verified() && !has_choices && !range.is_negated;
         if !is_decided || test.attribute != range.attribute || !test.is_known() {
             return None;
         }

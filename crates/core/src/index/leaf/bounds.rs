@@ -2,9 +2,14 @@
 //!
 //! ```text
 //! bounds  attribute (32 bits) and flags (32); who asks; with HULL: the lowest and the highest bound, then the highest low
-//!         bound and the lowest high bound; the low bounds, then
+//!         bound and the lowest high bound; without HIGH_ONLY the low bounds, then, without LOW_ONLY,
 //!         the high ones, of those who ask, or, with DENSE, of all queries
 //! ```
+//! With SCATTERED, each range is of its own attribute: the head has none, and the attribute (32 bits), the kind (31) and the
+//! sign (1) of each come before the low bounds. With the sign, the negative number is compared with the negative bound, so that
+//! bounds of either side are low ones. A leaf of queries that ask about many attributes would have bounds of one or two ranges
+//! each, and reading a head takes longer than comparing these.
+//!
 //! Bounds are floats of eight bytes. Whole bounds, as most are, are stored with WHOLE as ranks of four bytes, two per word
 //! (`number.rs`).
 
@@ -12,7 +17,7 @@ use crate::index::clause::{NumberKind, NumberRange};
 use crate::index::layout::bytes::{extend_pairs, flags_of};
 
 use super::number::{high_rank, low_rank};
-use super::query::{LEAF_QUERIES, LeafQuery, RANGES_MAX};
+use super::query::LEAF_QUERIES;
 
 /// With this flag, the bounds are instants.
 pub const TIME: u64 = 1;
@@ -26,20 +31,33 @@ pub const HULL: u64 = 8;
 pub const WHOLE: u64 = 16;
 /// With this flag, the bounds are days.
 pub const DAY: u64 = 32;
+/// With this flag, there is no upper bound.
+pub const LOW_ONLY: u64 = 64;
+/// With this flag, there is no lower bound.
+pub const HIGH_ONLY: u64 = 128;
+/// With this flag, each range is of an attribute and kind of its own.
+pub const SCATTERED: u64 = 256;
+/// The sign of a scattered range.
+pub const SIGN: u64 = 1 << 63;
+/// The maximum number of ranges of one attribute that are scattered.
+const SCATTERED_MAX: usize = HULL_MIN - 1;
+/// The minimum number of attributes and kinds of scattered ranges.
+const SCATTERED_MIN_HEADS: usize = 3;
 /// The minimum number of ranges that are worth a hull.
 const HULL_MIN: usize = 8;
 
-/// Ranges of one attribute and kind, at most one per query, each with the bit of its query.
+/// Ranges of one attribute and kind, or scattered ones, at most one per query, each with the bit of its query.
 pub struct Bounds<'q> {
     head: u64,
     ranges: Vec<(u64, &'q NumberRange)>,
 }
 
-/// The bounds of `queries`, each with its bit. Several ranges of one query on one attribute go into several bounds.
-pub fn bounds_of<'a, 'q: 'a>(queries: impl Iterator<Item = (u64, &'a LeafQuery<'q>)>) -> Vec<Bounds<'q>> {
+/// The bounds of the ranges of queries in a leaf of `count`, each with its bit. Several ranges of one query on one attribute
+/// go into several bounds.
+pub fn bounds_of<'q>(queries: impl Iterator<Item = (u64, &'q [NumberRange])>, count: usize) -> Vec<Bounds<'q>> {
     let mut all: Vec<Bounds<'q>> = Vec::new();
-    for (bit, query) in queries {
-        for range in query.ranges.iter().take(RANGES_MAX) {
+    for (bit, ranges) in queries {
+        for range in ranges {
             let is_kind = |kind| range.kind == kind;
             let kinds = [(is_kind(NumberKind::Time), TIME), (is_kind(NumberKind::Day), DAY)];
             let flags = flags_of(kinds) | flags_of([(range.is_negated, NEGATED)]);
@@ -53,27 +71,81 @@ pub fn bounds_of<'a, 'q: 'a>(queries: impl Iterator<Item = (u64, &'a LeafQuery<'
             }
         }
     }
-    all
+    scatter(all, count)
+}
+
+/// `all`, with those of few ranges each laid together, by the sides on which they are bounded.
+fn scatter(all: Vec<Bounds<'_>>, count: usize) -> Vec<Bounds<'_>> {
+    let is_few = |bounds: &Bounds<'_>| {
+        let length = bounds.ranges.len();
+        bounds.head >> 32 & NEGATED == 0 && length <= SCATTERED_MAX && !is_dense(length, count)
+    };
+    if all.iter().filter(|bounds| is_few(bounds)).count() < SCATTERED_MIN_HEADS {
+        return all;
+    }
+    let (few, mut kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_few);
+    let mut ranges: Vec<_> = few.into_iter().flat_map(|bounds| bounds.ranges).collect();
+    ranges.sort_by_key(|(bit, _)| *bit);
+    let mut scattered: Vec<Bounds<'_>> = Vec::new();
+    for (bit, range) in ranges {
+        let is_free = |bounds: &&mut Bounds<'_>| {
+            bounds.ranges.last().is_some_and(|(last, other)| *last != bit && is_one_sided(other) == is_one_sided(range))
+        };
+        match scattered.iter_mut().find(is_free) {
+            Some(bounds) => bounds.ranges.push((bit, range)),
+            None => scattered.push(Bounds { head: SCATTERED << 32, ranges: vec![(bit, range)] }),
+        }
+    }
+    kept.append(&mut scattered);
+    kept
+}
+
+/// True when the bounds of so many ranges lie at the positions of their queries, of `count`.
+fn is_dense(ranges: usize, count: usize) -> bool {
+    ranges * 2 >= count
+}
+
+fn is_one_sided(range: &NumberRange) -> bool {
+    range.low == f64::NEG_INFINITY || range.high == f64::INFINITY
+}
+
+/// A scattered range: its attribute, kind and sign, and its bounds.
+fn scattered_range(range: &NumberRange) -> (u64, (f64, f64)) {
+    let head = u64::from(range.attribute.0) | (range.kind as u64) << 32;
+    if is_one_sided(range) && range.high != f64::INFINITY {
+        return (head | SIGN, (-range.high, f64::INFINITY));
+    }
+    (head, (range.low, range.high))
 }
 
 impl Bounds<'_> {
     /// Append the bounds to `words`, in a leaf of `count` queries.
     pub fn encode(&self, count: usize, words: &mut Vec<u64>) {
         let who = self.ranges.iter().fold(0, |mask, (bit, _)| mask | bit);
-        let is_dense = self.ranges.len() * 2 >= count;
-        let has_hull = self.ranges.len() >= HULL_MIN;
-        let ranks: Option<Vec<_>> =
-            self.ranges.iter().map(|(_, range)| low_rank(range.low).zip(high_rank(range.high))).collect();
-        let flags = flags_of([(is_dense, DENSE), (has_hull, HULL), (ranks.is_some(), WHOLE)]);
+        let is_scattered = self.head >> 32 & SCATTERED != 0;
+        let is_dense = !is_scattered && is_dense(self.ranges.len(), count);
+        let has_hull = !is_scattered && self.ranges.len() >= HULL_MIN;
+        let rank_of = |range: &NumberRange| low_rank(range.low).zip(high_rank(range.high)).filter(|_| !is_scattered);
+        let ranks: Option<Vec<_>> = self.ranges.iter().map(|(_, range)| rank_of(range)).collect();
+        let exact: Vec<_> = self.ranges.iter().map(|(_, range)| (range.low, range.high)).collect();
+        let (heads, exact) = if is_scattered {
+            self.ranges.iter().map(|(_, range)| scattered_range(range)).unzip()
+        } else {
+            (Vec::new(), exact)
+        };
+        let is_low_only = exact.iter().all(|(_, high)| *high == f64::INFINITY);
+        let is_high_only = !is_low_only && exact.iter().all(|(low, _)| *low == f64::NEG_INFINITY);
+        let side = flags_of([(is_low_only, LOW_ONLY), (is_high_only, HIGH_ONLY)]);
+        let flags = flags_of([(is_dense, DENSE), (has_hull, HULL), (ranks.is_some(), WHOLE)]) | side;
         words.extend([self.head | flags << 32, who]);
+        words.extend(heads);
         let seat_count = if is_dense { count } else { self.ranges.len() };
         if let Some(ranks) = ranks {
             let append = |bounds: &[i32]| extend_pairs(words, bounds.iter().map(|bound| bound.cast_unsigned()));
-            self.encode_bounds(&ranks, seat_count, has_hull, append);
+            self.encode_bounds(&ranks, seat_count, flags, append);
         } else {
-            let exact: Vec<_> = self.ranges.iter().map(|(_, range)| (range.low, range.high)).collect();
             let append = |bounds: &[f64]| words.extend(bounds.iter().map(|bound| bound.to_bits()));
-            self.encode_bounds(&exact, seat_count, has_hull, append);
+            self.encode_bounds(&exact, seat_count, flags, append);
         }
     }
 
@@ -83,7 +155,7 @@ impl Bounds<'_> {
         &self,
         each: &[(B, B)],
         seat_count: usize,
-        has_hull: bool,
+        flags: u64,
         mut append: impl FnMut(&[B]),
     ) {
         let wider = |all: (B, B), one: (B, B)| {
@@ -93,7 +165,7 @@ impl Bounds<'_> {
             (if one.0 > all.0 { one.0 } else { all.0 }, if one.1 < all.1 { one.1 } else { all.1 })
         };
         for join in [wider, narrower] {
-            if let Some((low, high)) = each.iter().copied().reduce(join).filter(|_| has_hull) {
+            if let Some((low, high)) = each.iter().copied().reduce(join).filter(|_| flags & HULL != 0) {
                 append(&[low, high]);
             }
         }
@@ -102,7 +174,10 @@ impl Bounds<'_> {
             let seat = if seat_count > each.len() { bit.trailing_zeros() as usize } else { index };
             (lows[seat], highs[seat]) = (*low, *high);
         }
-        append(&lows[..seat_count]);
-        append(&highs[..seat_count]);
+        for (bounds, is_stored) in [(lows, flags & HIGH_ONLY == 0), (highs, flags & LOW_ONLY == 0)] {
+            if is_stored {
+                append(&bounds[..seat_count]);
+            }
+        }
     }
 }

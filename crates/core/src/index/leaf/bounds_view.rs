@@ -3,8 +3,9 @@
 use crate::index::clause::NumberKind;
 use crate::index::ids::AttributeId;
 use crate::index::layout::bytes::{WordBytes, halves, ones, word};
+use crate::index::layout::cpu::{WideWork, at_full_width};
 
-use super::bounds::{DAY, DENSE, HULL, NEGATED, TIME, WHOLE};
+use super::bounds::{DAY, DENSE, HIGH_ONLY, HULL, LOW_ONLY, NEGATED, SCATTERED, SIGN, TIME, WHOLE};
 use super::message_codes::{AttributeCode, ElementNumber, ListKind, MessageCodes};
 use super::number::MessageNumber;
 use super::query::LEAF_QUERIES;
@@ -13,10 +14,11 @@ use super::query::LEAF_QUERIES;
 pub struct BoundsView<'a> {
     words: &'a [WordBytes],
     head: u64,
-    who: u64,
+    /// The queries that have a range.
+    pub who: u64,
     /// The number of words of the low bounds, and of the high ones.
     size: usize,
-    /// The offset at which the low bounds start.
+    /// The offset at which the bounds start, the low ones first.
     start: usize,
     /// The offset at which the bounds end, and the next ones start.
     pub end: usize,
@@ -32,8 +34,10 @@ impl<'a> BoundsView<'a> {
         let is_whole = flags & WHOLE != 0;
         let size = if is_whole { count.div_ceil(2) } else { count };
         let hull = if flags & HULL == 0 { 0 } else { 4 >> usize::from(is_whole) };
-        let start = at + 2 + hull;
-        Some(Self { words, head, who, size, start, end: start + 2 * size })
+        let attributes = if flags & SCATTERED == 0 { 0 } else { count };
+        let start = at + 2 + hull + attributes;
+        let sides = if flags & (LOW_ONLY | HIGH_ONLY) == 0 { 2 } else { 1 };
+        Some(Self { words, head, who, size, start, end: start + sides * size })
     }
 
     /// The queries whose range holds, or that have none. A range holds of a list when it holds of some element. Where that
@@ -42,6 +46,9 @@ impl<'a> BoundsView<'a> {
     pub fn within(&self, alive: u64, codes: &MessageCodes, undecided: &mut u64) -> Option<u64> {
         let (attribute, flags) = halves(self.head);
         let (attribute, flags) = (AttributeId(attribute), u64::from(flags));
+        if flags & SCATTERED != 0 {
+            return Some(!self.who | at_full_width(ScatteredBounds { bounds: self, alive, codes })?);
+        }
         if let AttributeCode::List(_, kind) = codes.get(attribute)? {
             if flags & NEGATED != 0 && kind == ListKind::Mixed {
                 *undecided |= self.who;
@@ -52,12 +59,78 @@ impl<'a> BoundsView<'a> {
             return Some(!self.who | if flags & NEGATED != 0 { !between } else { between });
         }
         let number = codes.number(attribute, kind_of(flags))?;
-        let between = if flags & WHOLE != 0 {
+        let between = if flags & HIGH_ONLY != 0 && number.exact.is_nan() {
+            0 // the rank of no number is below all others
+        } else if flags & WHOLE != 0 {
             self.between(number.rank, i32::from_le_bytes, alive)?
         } else {
             self.between(number.exact, f64::from_le_bytes, alive)?
         };
         Some(!self.who | if flags & NEGATED != 0 { !between } else { between })
+    }
+
+    /// The queries of `alive` whose scattered bounds hold the number of their attribute.
+    #[inline(always)]
+    fn scattered(&self, alive: u64, codes: &MessageCodes) -> Option<u64> {
+        let attributes = self.words.get(self.start - self.size..self.start)?;
+        if codes.has_lists() {
+            return self.scattered_of_lists(attributes, alive, codes);
+        }
+        // What is none of the segment's attributes has no number: a leaf has passed its checksum, or is from a builder.
+        let number = |seat: usize| {
+            let head = u64::from_le_bytes(attributes[seat]);
+            let (attribute, kind) = halves(head & !SIGN);
+            f64::from_bits(codes.number_of(AttributeId(attribute), kind as usize).exact.to_bits() ^ head & SIGN)
+        };
+        let exact = |bound: &WordBytes| f64::from_le_bytes(*bound);
+        // One-sided ranges have low bounds only.
+        let low = self.column::<8>(HIGH_ONLY)??;
+        match self.column::<8>(LOW_ONLY)? {
+            Some(high) => Some(self.scattered_where(low.len().min(high.len()), alive, |seat| {
+                let number = number(seat);
+                (number >= exact(&low[seat])) & (number <= exact(&high[seat]))
+            })),
+            None => Some(self.scattered_where(low.len(), alive, |seat| number(seat) >= exact(&low[seat]))),
+        }
+    }
+
+    /// The queries of `alive` whose seat, of `seats`, holds. Comparing with all takes less than finding half of them.
+    #[inline(always)]
+    fn scattered_where(&self, seats: usize, alive: u64, holds: impl Fn(usize) -> bool) -> u64 {
+        if (self.who & alive).count_ones() as usize * 2 <= seats {
+            return self.seats_where(seats, alive, holds);
+        }
+        let mut holding = 0_u64;
+        for seat in 0..seats {
+            holding |= u64::from(holds(seat)) << (seat % LEAF_QUERIES);
+        }
+        spread(holding, self.who)
+    }
+
+    /// The same as [`Self::scattered`], where some attributes are lists.
+    #[cold]
+    fn scattered_of_lists(&self, attributes: &[WordBytes], alive: u64, codes: &MessageCodes) -> Option<u64> {
+        let (low, high) = (self.column::<8>(HIGH_ONLY)??, self.column::<8>(LOW_ONLY)?);
+        let mut holding = 0;
+        for (seat, bit) in ones(self.who).enumerate().filter(|(_, bit)| alive >> bit & 1 == 1) {
+            let head = word(attributes, seat)?;
+            let (attribute, kind) = halves(head & !SIGN);
+            let (attribute, kind) = (AttributeId(attribute), *NumberKind::ALL.get(kind as usize)?);
+            let bound = |bounds: &[WordBytes]| bounds.get(seat).map(|bound| f64::from_le_bytes(*bound));
+            let (low, high) = (bound(low)?, high.map_or(Some(f64::INFINITY), bound)?);
+            let holds = |number: f64| {
+                let number = if head & SIGN == 0 { number } else { -number };
+                number >= low && number <= high
+            };
+            let is_true = match codes.get(attribute)? {
+                AttributeCode::List(..) => {
+                    codes.element_numbers(attribute, kind).iter().any(|number| holds(number.number.exact))
+                }
+                _ => holds(codes.number(attribute, kind)?.exact),
+            };
+            holding |= u64::from(is_true) << bit;
+        }
+        Some(holding)
     }
 
     /// The queries of `alive` whose bounds hold one of `numbers`. Cost: for each, logarithmic in the numbers.
@@ -77,18 +150,33 @@ impl<'a> BoundsView<'a> {
         read: impl Fn([u8; BYTES]) -> T,
         alive: u64,
     ) -> Option<u64> {
-        let column = |from: usize| Some(self.words.get(from..from + self.size)?.as_flattened().as_chunks::<BYTES>().0);
-        let (low, high) = (column(self.start)?, column(self.start + self.size)?);
+        let (low, high) = (self.column::<BYTES>(HIGH_ONLY)?, self.column::<BYTES>(LOW_ONLY)?);
         let mut holding = 0;
         for bit in ones(self.who & alive) {
             let before = if self.head >> 32 & DENSE != 0 { u64::MAX } else { self.who };
             let seat = (before & ((1 << bit) - 1)).count_ones() as usize;
-            let (low, high) = (read(*low.get(seat)?), read(*high.get(seat)?));
-            let first = numbers.partition_point(|number| own(number.number) < low);
-            let holds = numbers.get(first).is_some_and(|number| own(number.number) <= high);
+            let bound = |column: Option<&[[u8; BYTES]]>| column.map(|bounds| bounds.get(seat).copied().map(&read));
+            let (low, high) = (bound(low), bound(high));
+            if low == Some(None) || high == Some(None) {
+                return None;
+            }
+            let first = low.flatten().map_or(0, |low| numbers.partition_point(|number| own(number.number) < low));
+            let is_below = |number: &ElementNumber| high.flatten().is_none_or(|high| own(number.number) <= high);
+            let holds = numbers.get(first).is_some_and(is_below);
             holding |= u64::from(holds) << bit;
         }
         Some(holding)
+    }
+
+    /// The bounds of one side, None when all of them are open; `other_only` is the flag that says so.
+    #[inline(always)]
+    fn column<const BYTES: usize>(&self, other_only: u64) -> Option<Option<&'a [[u8; BYTES]]>> {
+        let flags = self.head >> 32;
+        if flags & other_only != 0 {
+            return Some(None);
+        }
+        let from = self.start + if other_only == HIGH_ONLY || flags & HIGH_ONLY != 0 { 0 } else { self.size };
+        Some(Some(self.words.get(from..from + self.size)?.as_flattened().as_chunks::<BYTES>().0))
     }
 
     /// The queries of `alive` whose bounds hold `number`. Where similar bounds lie together, the hull alone decides most
@@ -113,24 +201,68 @@ impl<'a> BoundsView<'a> {
                 return Some(self.who);
             }
         }
-        let middle = self.start + self.size;
-        let (low, high) = (numbers(self.start, middle)?, numbers(middle, self.end)?);
-        let mut between = 0;
-        if flags & DENSE != 0 {
-            for (index, (low, high)) in low.iter().zip(high).enumerate() {
-                between |= u64::from(holds(low, high)) << (index % LEAF_QUERIES);
+        match (self.column::<BYTES>(HIGH_ONLY)?, self.column::<BYTES>(LOW_ONLY)?) {
+            (Some(low), Some(high)) => {
+                let seats = low.len().min(high.len());
+                Some(self.seats_where(seats, alive, |seat| holds(&low[seat], &high[seat])))
             }
-            return Some(between);
+            (Some(low), None) => Some(self.seats_where(low.len(), alive, |seat| number >= read(low[seat]))),
+            (None, high) => {
+                let high = high?;
+                Some(self.seats_where(high.len(), alive, |seat| number <= read(high[seat])))
+            }
+        }
+    }
+
+    /// The queries of `alive` whose seat, of `seats`, holds.
+    #[inline(always)]
+    fn seats_where(&self, seats: usize, alive: u64, holds: impl Fn(usize) -> bool) -> u64 {
+        let mut between = 0;
+        if self.head >> 32 & DENSE != 0 {
+            for seat in 0..seats {
+                between |= u64::from(holds(seat)) << (seat % LEAF_QUERIES);
+            }
+            return between;
         }
         let mut asking = self.who & alive;
         while asking != 0 {
             let bit = asking & asking.wrapping_neg();
             asking ^= bit;
             let seat = (self.who & (bit - 1)).count_ones() as usize;
-            between |= if holds(&low[seat], &high[seat]) { bit } else { 0 };
+            between |= if holds(seat) { bit } else { 0 };
         }
-        Some(between)
+        between
     }
+}
+
+/// Comparing scattered bounds with a message, apart from the code that scans most leaves.
+struct ScatteredBounds<'b, 'a, 'm> {
+    bounds: &'b BoundsView<'a>,
+    alive: u64,
+    codes: &'m MessageCodes,
+}
+
+impl WideWork for ScatteredBounds<'_, '_, '_> {
+    type Output = Option<u64>;
+
+    #[inline(always)]
+    fn run(self) -> Option<u64> {
+        self.bounds.scattered(self.alive, self.codes)
+    }
+}
+
+/// The lowest bits of `bits`, one at each bit of `mask`.
+#[inline(always)]
+fn spread(bits: u64, mask: u64) -> u64 {
+    if mask & mask.wrapping_add(1) == 0 {
+        return bits & mask; // already there
+    }
+    let (mut spread, mut bits) = (0, bits);
+    for bit in ones(mask) {
+        spread |= (bits & 1) << bit;
+        bits >>= 1;
+    }
+    spread
 }
 
 #[inline(always)]
@@ -147,7 +279,7 @@ mod tests {
     use super::*;
     use crate::index::clause::NumberRange;
     use crate::index::leaf::bounds::bounds_of;
-    use crate::index::leaf::query::{LeafQuery, with_bits};
+    use crate::index::leaf::query::with_bits;
     use crate::testing::Random;
 
     /// Dense and sparse, of few and of many, of whole numbers and of others.
@@ -158,12 +290,15 @@ mod tests {
         for round in 0..crate::testing::or_few(400, 40) {
             let count = 1 + dice(LEAF_QUERIES);
             let (is_whole, is_negated, sparse) = (round % 3 != 0, round % 5 == 0, 1 + dice(4));
+            let sides = dice(4);
             let ranges: Vec<_> = (0..count)
                 .map(|_| {
                     let mut bound = || dice(20) as f64 + if is_whole { 0.0 } else { 0.25 };
                     let (one, other) = (bound(), bound());
-                    let low = [one.min(other), one.min(other).next_up(), f64::NEG_INFINITY][dice(3)];
-                    let high = [one.max(other), one.max(other).next_down(), f64::INFINITY][dice(3)];
+                    let low = [one.min(other), one.min(other).next_up(), f64::NEG_INFINITY];
+                    let high = [one.max(other), one.max(other).next_down(), f64::INFINITY];
+                    let low = low[if sides == 1 { 2 } else { dice(3) }];
+                    let high = high[if sides == 2 { 2 } else { dice(3) }];
                     (dice(sparse) == 0).then_some([NumberRange {
                         attribute: AttributeId(1),
                         low,
@@ -175,8 +310,7 @@ mod tests {
                 .collect();
             let of = |range: &'_ Option<[NumberRange; 1]>| range.as_ref().map_or(&[][..], |range| &range[..]).to_vec();
             let owned: Vec<Vec<NumberRange>> = ranges.iter().map(of).collect();
-            let queries: Vec<_> = owned.iter().map(|ranges| LeafQuery { ranges, ..LeafQuery::default() }).collect();
-            let all = bounds_of(with_bits(&queries));
+            let all = bounds_of(with_bits(owned.iter().map(Vec::as_slice)), count);
             let mut words = vec![7];
             all.iter().for_each(|bounds| bounds.encode(count, &mut words));
             let words: Vec<WordBytes> = words.iter().map(|word| word.to_le_bytes()).collect();
@@ -197,6 +331,61 @@ mod tests {
                     assert_eq!(within >> index & 1 == 1, holds, "{number} of {ranges:?}");
                 }
                 assert_eq!(verify, 0);
+            }
+        }
+    }
+
+    /// Ranges of many attributes, of which some are absent and some are lists.
+    #[test]
+    fn scattered_bounds_say_what_comparing_with_each_range_says() {
+        let mut random = Random(12);
+        let mut dice = |below: usize| random.below(below);
+        for round in 0..crate::testing::or_few(200, 20) {
+            let count = 8 + dice(LEAF_QUERIES - 7);
+            let sides = dice(4);
+            let ranges: Vec<Vec<NumberRange>> = (0..count)
+                .map(|_| {
+                    let range = |attribute: usize, (low, high): (usize, usize)| {
+                        let (low, high) = (low.min(high) as f64 / 2.0, low.max(high) as f64 / 2.0);
+                        let low = if sides == 1 || low < 1.0 { f64::NEG_INFINITY } else { low };
+                        let high = if sides == 2 || high > 9.0 { f64::INFINITY } else { high };
+                        let attribute = AttributeId(attribute as u32);
+                        NumberRange { attribute, low, high, kind: NumberKind::Number, is_negated: false }
+                    };
+                    (0..dice(4)).map(|_| range(dice(30), (dice(20), dice(20)))).collect()
+                })
+                .collect();
+            let all = bounds_of(with_bits(ranges.iter().map(Vec::as_slice)), count);
+            let mut words = Vec::new();
+            all.iter().for_each(|bounds| bounds.encode(count, &mut words));
+            let words: Vec<WordBytes> = words.iter().map(|word| word.to_le_bytes()).collect();
+            let mut codes = MessageCodes::default();
+            codes.begin(30);
+            let mut numbers = vec![Vec::new(); 30];
+            for (attribute, own) in (0..).map(AttributeId).zip(&mut numbers) {
+                let elements = if round % 2 == 0 { 1 } else { dice(4) };
+                own.extend((0..elements).map(|_| dice(24) as f64 / 2.0 - 1.0));
+                if own.len() > 1 {
+                    codes.set_list(attribute, ListKind::Named);
+                    own.iter().for_each(|number| codes.add_element_number(attribute, NumberKind::Number, *number));
+                } else if let Some(number) = own.first() {
+                    codes.set_number(attribute, NumberKind::Number, *number);
+                }
+            }
+            codes.sort_several();
+            let (mut at, mut within, alive) =
+                (0, u64::MAX, if dice(2) == 0 { u64::MAX } else { 0x8421_1842_0f00_1111 });
+            while at < words.len() {
+                let view = BoundsView::new(&words, at, count).expect("whole");
+                within &= view.within(alive, &codes, &mut 0).expect("whole");
+                at = view.end;
+            }
+            for (index, ranges) in ranges.iter().enumerate().filter(|(index, _)| alive >> index & 1 == 1) {
+                let holds = |range: &NumberRange| {
+                    let own = &numbers[range.attribute.index()];
+                    own.iter().any(|number| *number >= range.low && *number <= range.high)
+                };
+                assert_eq!(within >> index & 1 == 1, ranges.iter().all(holds), "{ranges:?} of {numbers:?}");
             }
         }
     }

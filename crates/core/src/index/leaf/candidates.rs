@@ -1,12 +1,13 @@
 //! The queries of a leaf that a message does not rule out.
 
 use crate::index::layout::bytes::{WordBytes, halves, word};
-use crate::index::layout::cpu::prefetch;
+use crate::index::layout::cpu::{at_full_width, prefetch};
 
 use super::bounds_view::BoundsView;
+use super::choices_view::ChoicesView;
 use super::masks_view::MasksView;
 use super::message_codes::MessageCodes;
-use super::query::{LEAF_QUERIES, VERIFY};
+use super::query::{LEAF_QUERIES, MIXED, VERIFY};
 use super::subscribers::LeafSubscribers;
 
 /// The candidates of a leaf.
@@ -56,7 +57,7 @@ impl<'a> Candidates<'a> {
         Some(Self { words, alive, verify, undecided, head, first_query })
     }
 
-    /// Rule out the queries whose ranges do not hold. None when the words are no leaf.
+    /// Rule out the queries whose ranges or mixed choices do not hold. None when the words are no leaf.
     #[inline(always)]
     pub fn compare(&mut self, codes: &MessageCodes) -> Option<()> {
         let mut at = (self.first_query >> 32) as usize;
@@ -67,6 +68,11 @@ impl<'a> Candidates<'a> {
             let bounds = BoundsView::new(self.words, at, count_of(self.head))?;
             self.alive &= bounds.within(self.alive, codes, &mut self.undecided)?;
             at = bounds.end;
+        }
+        if self.alive != 0 && self.head >> 48 & MIXED != 0 {
+            let (count, alive) = (count_of(self.head), self.alive);
+            let choices = ChoicesView { words: self.words, at, count, alive, codes, undecided: &mut self.undecided };
+            self.alive = at_full_width(choices)?;
         }
         Some(())
     }

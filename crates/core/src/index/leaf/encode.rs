@@ -1,11 +1,13 @@
 //! Writes a leaf.
 
+use crate::index::clause::NumberRange;
 use crate::index::ids::SymbolCode;
+use crate::index::layout::bytes::flags_of;
 
 use super::bounds::bounds_of;
 use super::masks::{AttributeMasks, masks_of};
-use super::query::{CHOICES_MAX, LeafQuery, VERIFY, everyone, with_bits};
-use super::subscribers;
+use super::query::{CHOICES_MAX, LeafQuery, MIXED, RANGES_MAX, VERIFY, everyone, with_bits};
+use super::{choices, subscribers};
 
 /// Append the leaf of `queries` to `words`, with those `masks` that are not decided elsewhere. `codes` are those of the
 /// symbols.
@@ -14,23 +16,30 @@ pub fn encode_leaf(queries: &[LeafQuery<'_>], masks: &[AttributeMasks], codes: &
     let unsure = with_bits(queries).filter(|(_, query)| query.needs_evaluation);
     let verify = unsure.fold(0, |mask, (bit, _)| mask | bit);
     let choice_count = queries.iter().map(|query| query.choices.len()).max().unwrap_or(0).min(CHOICES_MAX);
-    let bounds = bounds_of(with_bits(queries));
-    let flags = if verify != 0 { VERIFY } else { 0 } | subscribers::flags(queries) << 8;
+    let stored = |ranges: &'_ [NumberRange]| ranges.len().min(RANGES_MAX);
+    let bounds =
+        bounds_of(with_bits(queries).map(|(bit, query)| (bit, &query.ranges[..stored(query.ranges)])), queries.len());
+    let is_mixed = queries.iter().any(|query| !query.mixed.is_empty());
+    let flags = flags_of([(verify != 0, VERIFY), (is_mixed, MIXED)]) | subscribers::flags(queries) << 8;
     let counts = (masks.len() as u64) << 8 | (choice_count as u64) << 24 | (bounds.len() as u64) << 32;
     words.push(queries.len() as u64 | counts | flags << 48);
     words.extend([u64::from(queries[0].id.0), u64::from(queries[0].position)]);
     words.extend((verify != 0).then_some(verify));
-    let choices: Vec<_> = (0..choice_count).map(|choice| choice_of(queries, choice, codes)).collect();
-    let heads = choices.iter().map(|(_, masks)| 2 + 2 * masks.len()).sum::<usize>() + 2 * masks.len();
+    let plain: Vec<_> = (0..choice_count).map(|choice| choice_of(queries, choice, codes)).collect();
+    let heads = plain.iter().map(|(_, masks)| 2 + 2 * masks.len()).sum::<usize>() + 2 * masks.len();
     let (bodies_start, mut bodies) = (words.len() - start + heads, Vec::new());
     masks.iter().for_each(|masks| masks.encode(words, bodies_start, &mut bodies));
-    for (free, masks) in choices {
+    for (free, masks) in plain {
         words.extend([masks.len() as u64, free]);
         masks.iter().for_each(|masks| masks.encode(words, bodies_start, &mut bodies));
     }
     words.append(&mut bodies);
     words[start + 1] |= ((words.len() - start) as u64) << 32;
     bounds.iter().for_each(|bounds| bounds.encode(queries.len(), words));
+    if is_mixed {
+        let mixed: Vec<_> = with_bits(queries).map(|(bit, query)| (bit, &query.mixed[..])).collect();
+        choices::encode(&mixed, queries.len(), codes, start, words);
+    }
     words[start + 2] |= ((words.len() - start) as u64) << 32;
     subscribers::encode(queries, words);
 }

@@ -66,6 +66,8 @@ pub struct MessageCodes {
     numbers: Vec<[MessageNumber; NumberKind::COUNT]>,
     touched: Vec<AttributeId>,
     several: Vec<(AttributeId, SymbolInfo)>,
+    /// Whether some attribute is a list.
+    has_lists: bool,
     /// The numbers of the elements of lists; ordered when all are known.
     element_numbers: Vec<ElementNumber>,
 }
@@ -79,6 +81,7 @@ impl MessageCodes {
         }
         self.several.clear();
         self.element_numbers.clear();
+        self.has_lists = false;
         if self.codes.len() < attribute_count {
             self.codes.resize(attribute_count, (ABSENT, SummaryId::NONE));
             self.numbers.resize(attribute_count, [MessageNumber::NONE; NumberKind::COUNT]);
@@ -97,6 +100,7 @@ impl MessageCodes {
 
     /// Make the attribute a list.
     pub fn set_list(&mut self, attribute: AttributeId, kind: ListKind) {
+        self.has_lists = true;
         let code = match kind {
             ListKind::Mixed => MIXED_LIST,
             ListKind::Named => NAMED_LIST,
@@ -193,6 +197,21 @@ impl MessageCodes {
     #[must_use]
     pub fn symbol(&self, attribute: AttributeId) -> Option<Option<SymbolCode>> {
         self.codes.get(attribute.index()).map(|(code, _)| Some(SymbolCode(*code)).filter(|code| code.0 <= OTHER))
+    }
+
+    /// Whether some attribute is a list.
+    #[inline(always)]
+    #[must_use]
+    pub fn has_lists(&self) -> bool {
+        self.has_lists
+    }
+
+    /// The attribute's number of the kind with a number; [`MessageNumber::NONE`] when there is none.
+    #[inline(always)]
+    #[must_use]
+    pub fn number_of(&self, attribute: AttributeId, kind: usize) -> MessageNumber {
+        let kinds = self.numbers.get(attribute.index());
+        kinds.and_then(|kinds| kinds.get(kind)).copied().unwrap_or(MessageNumber::NONE)
     }
 
     /// The attribute's number of a kind; [`MessageNumber::NONE`] when it has none, None when the segment has no such

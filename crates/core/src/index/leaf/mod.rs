@@ -17,12 +17,15 @@
 //!              other; then the masks, with LISTED after the codes of their values, ascending, two per word; without, the
 //!              first mask is that of code 0, the next that of code 1
 //! bounds       for each attribute and kind (`bounds.rs`)
+//! mixed        with MIXED: choices of ranges and more (`choices.rs`)
 //! subscribers  whose ids match (`subscribers.rs`), to the end of the leaf
 //! ```
 
 pub mod bounds;
 pub mod bounds_view;
 pub mod candidates;
+pub mod choices;
+pub mod choices_view;
 pub mod encode;
 pub mod masks;
 pub mod masks_view;

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::index::SubscriptionId;
-use crate::index::clause::{NumberRange, ValueTest};
+use crate::index::clause::{MixedChoice, NumberRange, ValueTest};
 use crate::index::ids::QueryId;
 
 /// The number of queries in a leaf: one bit of a word each.
@@ -15,9 +15,13 @@ pub const CHOICES_MAX: usize = 4;
 /// A leaf stores at most this many ranges of a query; the query is then also evaluated. 64 times as many bounds still fit
 /// into their count.
 pub const RANGES_MAX: usize = 24;
+/// The maximum number of levels of conditions within conditions of a mixed choice.
+pub const CHOICE_DEPTH_MAX: usize = 7;
 
 /// With this flag in the head of a leaf, some of its queries have to be evaluated.
 pub const VERIFY: u64 = 1;
+/// With this flag in the head of a leaf, some of its queries have mixed choices.
+pub const MIXED: u64 = 2;
 
 /// One query as a leaf stores it, apart from its tests of single attributes.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +32,8 @@ pub struct LeafQuery<'a> {
     pub choices: SmallVec<[&'a [ValueTest]; 1]>,
     /// Ranges of numbers.
     pub ranges: &'a [NumberRange],
+    /// Mixed choices.
+    pub mixed: Vec<&'a MixedChoice>,
     /// True when the query has to be evaluated after all that.
     pub needs_evaluation: bool,
     /// The ids of its subscriptions, ascending.

@@ -34,9 +34,46 @@ fn equal(name: &str, random: &mut Random) -> String {
     format!("{name} = 'v{}'", random.below(6))
 }
 
+/// A bound of one of few numbers, which many messages satisfy.
+fn wide(random: &mut Random) -> String {
+    let name = random.pick(&["x", "y", "n0", "n1"]);
+    let limit = random.below(8_000) as f64 / random.pick(&[8.0, 64.0]);
+    if random.one_in(2) { format!("{name} > {limit:?}") } else { format!("{name} <= {limit:?}") }
+}
+
+/// ANDs and ORs within each other, of what an index decides and now and then of what it does not.
+fn tree(random: &mut Random, depth: usize) -> String {
+    if depth == 0 || random.one_in(6) {
+        return match random.below(12) {
+            0 => equal("symbol", random),
+            1 => equal("tags", random),
+            2 => format!("tags <> 'v{}'", random.below(9)),
+            3 => format!("symbol IN ('v{}', 'v1')", random.below(6)),
+            4 => between("y", random),
+            5 => "z IS NULL".to_owned(),
+            6 => during(random),
+            7 => random.pick(&["tags LIKE '%1'", "x + y > 500", "symbol LIKE 'v%'", "n2 IS NOT NULL"]).to_owned(),
+            8 => one_sided("z", random),
+            _ => wide(random),
+        };
+    }
+    let count = 2 + random.below(2);
+    let parts: Vec<_> = (0..count).map(|_| tree(random, depth - 1)).collect();
+    let not = random.pick(&["", "", "", "NOT "]);
+    format!("{not}({})", parts.join(random.pick(&[" AND ", " OR "])))
+}
+
 fn text(random: &mut Random) -> String {
     let both = |a: String, b: String| format!("{a} AND {b}");
-    match random.below(30) {
+    match random.below(34) {
+        30 | 31 => {
+            let depth = 1 + random.below(4);
+            tree(random, depth)
+        }
+        32 | 33 => {
+            let or = |random: &mut Random| format!("({} OR {})", wide(random), wide(random));
+            format!("{} AND {} AND {}", or(random), or(random), or(random))
+        }
         20 => format!("tags NOT IN ('v{}', 'v2')", random.below(9)),
         21 => format!("NOT (tags = 'v1') AND NOT (tags IN ('v{}', 'v8'))", random.below(6)),
         22 => format!("NOT (tags <> 'v{}') AND {}", random.below(6), one_sided("x", random)),
