@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::broker::clock::Micros;
-use crate::broker::connections::cut_body::CutBody;
+use crate::broker::connections::content::CutBody;
 use crate::broker::connections::output_buffer::OutputBuffer;
 use crate::broker::consumers::settlement::Settle;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle, PrincipalSlot, Serial};

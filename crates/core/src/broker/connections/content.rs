@@ -149,6 +149,14 @@ impl Incoming {
     }
 }
 
+/// A body frame of which a part has come, which is with its message already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CutBody {
+    pub channel: u16,
+    /// The number of bytes of its payload that are still to come. The end octet follows them.
+    pub missing: usize,
+}
+
 /// Refuse a body that is too large, as soon as it is announced.
 #[inline]
 pub(crate) fn check_size(size: usize, body_max: usize) -> Result<(), AmqpError> {

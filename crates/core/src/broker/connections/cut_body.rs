@@ -6,15 +6,8 @@ use crate::amqp::{AmqpError, Frame, FrameKind};
 use crate::broker::Broker;
 use crate::broker::connections::channel::ChannelState;
 use crate::broker::connections::connection::ConnectionState;
+use crate::broker::connections::content::CutBody;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot};
-
-/// A body frame of which a part has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CutBody {
-    channel: u16,
-    /// The number of bytes of its payload that are still to come. The end octet follows them.
-    missing: usize,
-}
 
 impl Broker {
     /// Take the beginning of a body frame that `bytes` do not complete. Returns the number of bytes used: all, or none if they
