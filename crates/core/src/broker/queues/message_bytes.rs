@@ -1,4 +1,4 @@
-//! The bytes of a message in memory. Those of a large one are shared with the outputs that it is written to.
+//! The bytes of a message in memory, which a large message shares with the outputs that it is written to.
 
 use std::ops::Deref;
 use std::sync::Arc;
