@@ -47,8 +47,7 @@ impl Broker {
         self.clients[slot].cut_body = None;
         self.turn.spend(1);
         if *end != FRAME_END {
-            self.refuse(slot, 0, FrameError::NoEnd(*end).into());
-            self.clients[slot].end(self.clock.now());
+            self.end_at_bad_frame(slot, FrameError::NoEnd(*end));
             return bytes.len();
         }
         if is_complete && let Err(error) = self.publish_complete(slot, channel) {

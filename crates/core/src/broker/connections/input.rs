@@ -4,7 +4,7 @@
 //! of a body goes to its message at once (`cut_body.rs`). When a connection has too much to write, publishes while memory
 //! is short, or has had its turn (`fairness.rs`), the remaining bytes that it sent wait there too.
 
-use crate::amqp::frame::{FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES};
+use crate::amqp::frame::{FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES, FrameError};
 use crate::amqp::method::{ChannelClose, ChannelCloseOk};
 use crate::amqp::{AmqpError, Frame, FrameKind, Method, MethodId, ReplyCode, next_frame};
 
@@ -151,13 +151,17 @@ impl Broker {
                     }
                 }
                 Err(error) => {
-                    self.refuse(slot, 0, error.into());
-                    // Nobody knows where the next frame begins.
-                    self.clients[slot].end(self.clock.now());
+                    self.end_at_bad_frame(slot, error);
                     return bytes.len();
                 }
             }
         }
+    }
+
+    /// End a connection whose bytes are no frame: nobody knows where the next one begins.
+    pub(super) fn end_at_bad_frame(&mut self, slot: ConnectionSlot, error: FrameError) {
+        self.refuse(slot, 0, error.into());
+        self.clients[slot].end(self.clock.now());
     }
 
     /// Process a basic.publish, with its content if all of it follows. Returns the number of bytes used of `remaining`.

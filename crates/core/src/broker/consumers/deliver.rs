@@ -8,7 +8,7 @@ use crate::amqp::properties::put_content;
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
-use crate::broker::connections::delivery_frames::{GET_OK, put_method};
+use crate::broker::connections::delivery_frames::{GET_OK, delivery_numbers, put_method};
 use crate::broker::connections::output_buffer::CROWDED_BYTES;
 use crate::broker::consumers::unacknowledged::{CoarseTime, Delivery};
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, MessageId};
@@ -188,9 +188,7 @@ impl Broker {
         let (connection, channel) = self.clients.channel_outlet(slot);
         channel.delivery_tag += 1;
         let tag = channel.delivery_tag;
-        let mut numbers = [0; 9];
-        numbers[..8].copy_from_slice(&tag.to_be_bytes());
-        numbers[8] = entry.redelivered.into();
+        let numbers = delivery_numbers(tag, entry.redelivered);
         let frame_max = connection.frame_max as usize;
         let method = [&GET_OK[..], &numbers, parts.route, &left.to_be_bytes()];
         match channel.held.back_mut() {
