@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+THROTTLE = Path("/proc/sys/kernel/sched_rt_runtime_us")
+"""The microseconds of each second that real-time threads may run; -1: all."""
 
 
 def become_real_time() -> bool:
@@ -15,3 +21,20 @@ def become_real_time() -> bool:
     except PermissionError:
         return False
     return True
+
+
+@contextmanager
+def without_rest() -> Iterator[bool]:
+    """Let real-time threads run without a rest meanwhile, where this process may say so. Return whether it may.
+
+    Otherwise the kernel stops one that is always busy for 50 ms of each second."""
+    try:
+        before = THROTTLE.read_text(encoding="ascii")
+        THROTTLE.write_text("-1", encoding="ascii")
+    except OSError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        THROTTLE.write_text(before, encoding="ascii")

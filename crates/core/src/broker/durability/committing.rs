@@ -19,7 +19,7 @@ use crate::broker::queues::queue::Queue;
 use crate::broker::topology::{Definition, Owner, Topology};
 
 /// The time that compaction may take in one call: what it copies may have to be read from the disk.
-const COMPACT_US: Micros = 2_000;
+const COMPACT_US: Micros = 500;
 
 impl Broker {
     /// Confirm what is on disk now, and check whether the disk works. Call it when the journal's thread wakes the caller.

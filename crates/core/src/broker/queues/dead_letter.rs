@@ -41,7 +41,7 @@ const READ_BACK_STEPS: usize = 64;
 /// The number of bytes of a message that cost one step: it is copied three times.
 const BYTES_PER_STEP: usize = 256;
 /// The time that letters may take in one call: matching what they are routed by may take longer than their steps.
-const LETTERS_US: Micros = 1_000;
+const LETTERS_US: Micros = 250;
 /// The cost of an entry of `x-death`, which is read, copied and written.
 const DEATH_STEPS: usize = 16;
 /// The cost of a queue that a letter is routed to.

@@ -28,12 +28,12 @@ const OLDER_A_TICK: usize = 1000;
 /// Maximum number of chunks of entries that are moved to disk in one call, which takes about a millisecond.
 const CHUNKS_AT_ONCE: usize = 256;
 /// The time that moving them may take: a disk may be slow.
-const CHUNKS_US: Micros = 2_000;
+const CHUNKS_US: Micros = 500;
 
 /// The number of unreachable entries that are released in one call, which takes about 100 µs.
 const UNREACHABLE_AT_ONCE: usize = 1000;
 /// The time that releasing them may take: large bodies take longer to free.
-const UNREACHABLE_US: Micros = 1_000;
+const UNREACHABLE_US: Micros = 250;
 
 impl MessageStore {
     /// Let a message leave memory as soon as the journal has it.
