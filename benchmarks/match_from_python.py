@@ -3,7 +3,8 @@
     python benchmarks/match_from_python.py [--queries N] [--messages N] [--runs N]
 
 A message arrives as a line of JSON, becomes a dict and is matched. The core is timed on the same messages, which are
-converted before. Times are CPU times of the one thread, medians of the runs."""
+converted before. A second table has few queries, beside closures in Python and masks of pyarrow that say the same; a
+third has the forms of an answer. Times are CPU times of the one thread, medians of the runs."""
 
 from __future__ import annotations
 
@@ -13,16 +14,23 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from _results import Results
 from _trades import engine_of, message
 
+import tamis
 from tamis.reference import BruteForce
+
+Closure = Callable[[dict[str, Any]], bool]
 
 WIDTHS = (6, 24, 100)
 SEED = 3
 BRUTE_FORCE_MESSAGES = 5
+ROWS, MATCHES = 100_000, 2_000
+FORMS: tuple[Literal["keys", "ids", "bitmap", "count"], ...] = ("keys", "ids", "bitmap", "count")
 
 COLUMNS = [
     ("properties", "properties", 0),
@@ -36,6 +44,17 @@ COLUMNS = [
     ("brute_us", "brute force", 0),
 ]
 
+FEW_COLUMNS = [
+    ("queries", "queries", 0),
+    ("match_us", "match(dict)", 3),
+    ("closures_us", "closures", 3),
+    ("of_closures", "match / closures", 2),
+    ("row_us", "match_batch, a row", 3),
+    ("masks_us", "masks of pyarrow, a row", 3),
+    ("of_masks", "match_batch / masks", 2),
+]
+FORM_COLUMNS = [("form", "as_", 0), ("us", "µs", 2), ("each_ns", "more than a count, ns each", 1)]
+
 
 def mean_us(work: Callable[[Any], object], given: list[Any], runs: int) -> float:
     """Return the mean CPU microseconds of `work` per item: the median of the runs, after one that does not count."""
@@ -47,6 +66,71 @@ def mean_us(work: Callable[[Any], object], given: list[Any], runs: int) -> float
         if run:
             times.append((time.thread_time_ns() - started) / 1_000 / len(given))
     return statistics.median(times)
+
+
+def few_queries(results: Results, runs: int) -> None:
+    """Measure one and ten queries on a dict and over columns, beside the same in Python and in pyarrow."""
+    chance = random.Random(SEED)
+    messages = [message(chance, 6) for _ in range(ROWS)]
+    table = pa.Table.from_pylist(messages)
+    some = messages[: ROWS // 5]
+    records = []
+    for count in (1, 10):
+        limits = {f"S{number}": number * 100 // count for number in range(count)}
+        engine = tamis.Engine[str]()
+        engine.add_many((key, tamis.selector(f"symbol = '{key}' AND price > {limit}")) for key, limit in limits.items())
+        closures = {key: _closure(key, limit) for key, limit in limits.items()}
+
+        def by_closures(one: dict[str, Any], closures: dict[str, Closure] = closures) -> list[str]:
+            return [key for key, is_true in closures.items() if is_true(one)]
+
+        def by_masks(rows: pa.Table, limits: dict[str, int] = limits) -> list[Any]:
+            symbol, price = rows["symbol"], rows["price"]
+            masks = (pc.and_(pc.equal(symbol, key), pc.greater(price, limit)) for key, limit in limits.items())
+            return [pc.indices_nonzero(mask) for mask in masks]
+
+        found = engine.match_batch(table).to_pylist()
+        by_row = [engine.ids(by_closures(one)) for one in messages]
+        pairs = sum(len(indices) for indices in by_masks(table))
+        if (
+            found != by_row
+            or pairs != sum(map(len, found))
+            or [engine.ids(engine.match(one)) for one in messages] != found
+        ):
+            raise SystemExit("error: the engine and closures or masks differ")
+        match_us, closures_us = mean_us(engine.match, some, runs), mean_us(by_closures, some, runs)
+        row_us, masks_us = (mean_us(work, [table], runs) / ROWS for work in (engine.match_batch, by_masks))
+        records.append(
+            {
+                "queries": str(count),
+                "match_us": match_us,
+                "closures_us": closures_us,
+                "of_closures": match_us / closures_us,
+                "row_us": row_us,
+                "masks_us": masks_us,
+                "of_masks": row_us / masks_us,
+            }
+        )
+    title = "Few queries on a symbol and a limit, messages of 6 properties; CPU microseconds"
+    results.table("few", title, FEW_COLUMNS, records)
+
+
+def _closure(key: str, limit: int) -> Closure:
+    """Return what a selector on a symbol and a limit says, as a function."""
+    return lambda one: one.get("symbol") == key and (price := one.get("price")) is not None and price > limit
+
+
+def forms(results: Results, runs: int) -> None:
+    """Measure the forms of an answer with many matches."""
+    engine = tamis.Engine[str]()
+    engine.add_many((f"q{number}", tamis.selector("price > 1")) for number in range(MATCHES))
+    given = [{"price": 5}] * 200
+    times = {form: mean_us(lambda one, form=form: engine.match(one, as_=form), given, runs) for form in FORMS}
+    records = [
+        {"form": form, "us": us, "each_ns": None if form == "count" else (us - times["count"]) * 1_000 / MATCHES}
+        for form, us in times.items()
+    ]
+    results.table("forms", f"One message and {MATCHES:,} matches; CPU microseconds", FORM_COLUMNS, records)
 
 
 def main() -> None:
@@ -90,6 +174,8 @@ def main() -> None:
         )
     title = f"{arguments.queries:,} queries, {arguments.messages:,} messages; CPU microseconds per message"
     results.table("single", title, COLUMNS, records)
+    few_queries(results, arguments.runs)
+    forms(results, arguments.runs)
     results.write()
 
 

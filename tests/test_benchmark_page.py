@@ -223,6 +223,36 @@ def test_what_no_selector_can_say_is_left_out_with_its_reason(monkeypatch: pytes
         sigma.selector_of({"logsource": {"service": "nowhere"}, "detection": RULE["detection"]})
 
 
+# ---- rules on events -------------------------------------------------------------------------------------------------
+
+
+def test_a_peer_that_cannot_be_had_is_left_out_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peers, rules = load("_rule_peers", monkeypatch), load("event_rules", monkeypatch)
+
+    def none() -> None:
+        raise peers.NoPeerError("event-ruler: there is no Java")
+
+    monkeypatch.setattr(peers.shutil, "which", lambda name: None)
+    monkeypatch.setattr(rules, "event_ruler", none)
+    assert list(rules.available(tmp_path)) == []
+    assert capsys.readouterr().err.splitlines() == [
+        "left out: there is no program go",
+        "left out: event-ruler: there is no Java",
+    ]
+
+
+def test_an_event_has_about_900_bytes_and_a_rule_is_a_selector(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = load("event_rules", monkeypatch)
+    chance = rules.random.Random(3)
+    sizes = [len(json.dumps(rules.event(chance), separators=(",", ":"))) for _ in range(50)]
+    assert 800 < min(sizes) <= max(sizes) < 950
+    for make in (rules.rule, rules.early_rule, rules.array_rule):
+        for number in range(20):
+            assert not tamis.selector(make(number, chance).selector).warnings
+
+
 def teardown_module() -> None:
-    for name in ("_charts", "_results", "_sections", "_sigma", "write_page"):
+    for name in ("_charts", "_results", "_rule_peers", "_sections", "_sigma", "event_rules", "write_page"):
         sys.modules.pop(name, None)

@@ -2,13 +2,14 @@
 //!
 //! | the paper | here |
 //! |---|---|
-//! | "most objects do not pass the deleted filter" | half of all messages are deleted |
+//! | "most objects do not pass the deleted filter" | half of all messages are deleted, or nine tenths |
 //! | "50 % of all objects do not pass the CFI filter" | two of four codes |
 //! | "30 % are in the group" | two of six groups, each with 15 % of the messages |
 //! | "30 % are traded" | `tradingEnabled` is true of 30 % |
 //! | "no more than 100 starting predicates" | `deleted = FALSE`, and 99 values of other attributes |
 //! | "dynamic groupings" | `group UNDER ..`: a tree of groups, of which two leaves change places at every change |
 //! | predicates of "10 to 500 nanoseconds" | 10 % of the filters, one of [`EXPENSIVE_COUNT`] each, log-uniform in cost |
+//! | at best 10 % of the messages need complex conditions | those that are not deleted, where nine tenths are |
 //! | parameters and instruments are two messages | a fifth of the messages have other attributes |
 //!
 //! The paper does not say how many filters name an identifier, nor what makes its filters differ ("a complex
@@ -62,11 +63,17 @@ struct WorkloadBFilter {
 }
 
 impl WorkloadB {
-    /// The number of filters, and of messages.
+    /// The number of filters, and of messages, of which half are deleted.
     #[must_use]
     pub fn new(filters: usize, messages: usize, seed: u64) -> Self {
+        Self::with_deleted(filters, messages, seed, 50)
+    }
+
+    /// The same with another share of deleted messages.
+    #[must_use]
+    pub fn with_deleted(filters: usize, messages: usize, seed: u64, deleted_percent: usize) -> Self {
         let mut random = SplitMix64::new(seed);
-        let messages = (0..messages).map(|_| message(&mut random)).collect();
+        let messages = (0..messages).map(|_| message(&mut random, deleted_percent)).collect();
         let filters = (0..filters).map(|_| filter(&mut random)).collect();
         let groups = std::array::from_fn(|group| std::array::from_fn(|leaf| group * LEAVES_PER_GROUP + leaf));
         Self { filters, messages, groups }
@@ -117,8 +124,35 @@ impl WorkloadB {
     /// Never: it is written as the format wants it.
     #[must_use]
     pub fn neutral(&self) -> Workload {
-        let filters: Vec<Json> = self.filters.iter().map(|filter| json!({"f": filter.neutral(&self.groups)})).collect();
+        self.neutral_with(|pair| pair.iter().flat_map(|group| self.groups[*group]).map(leaf).collect())
+    }
+
+    /// The same with the groups' names in the filters, for matchers that look up the group of a message's leaf.
+    ///
+    /// # Panics
+    /// Never: it is written as the format wants it.
+    #[must_use]
+    pub fn neutral_with_groups(&self) -> Workload {
+        self.neutral_with(|pair| pair.iter().map(|group| GROUPS[*group].to_owned()).collect())
+    }
+
+    fn neutral_with(&self, wanted: impl Fn([usize; 2]) -> Vec<String>) -> Workload {
+        let filters: Vec<Json> = self.filters.iter().map(|filter| json!({"f": filter.neutral(&wanted)})).collect();
         Workload::from_json(&schema(), &filters, &self.messages).expect("as the format wants it")
+    }
+
+    /// Each leaf that is in a group, and the group's name, as they are now.
+    pub fn leaves(&self) -> impl Iterator<Item = (String, &'static str)> {
+        let of_group =
+            |(name, leaves): (&'static str, &[usize; LEAVES_PER_GROUP])| leaves.map(|number| (leaf(number), name));
+        GROUPS.into_iter().zip(&self.groups).flat_map(of_group)
+    }
+
+    /// By filter: its expensive predicate, if it has one.
+    #[must_use]
+    pub fn expensive_of_filters(&self, expensive: &ExpensivePredicates) -> Vec<Option<Expr>> {
+        let expr = |number: usize| Predicate::Opaque(expensive.predicates[number].clone()).into();
+        self.filters.iter().map(|filter| filter.expensive.map(expr)).collect()
     }
 }
 
@@ -136,12 +170,11 @@ impl WorkloadBFilter {
         Query::new(Expr::and(vec![query.expr().clone(), last.into()])).expect("a short query")
     }
 
-    fn neutral(&self, groups: &[[usize; LEAVES_PER_GROUP]]) -> Json {
+    fn neutral(&self, wanted: impl Fn([usize; 2]) -> Vec<String>) -> Json {
         let mut parts = vec![json!("and")];
         parts.extend(self.before.iter().cloned());
         if let Some(pair) = self.groups {
-            let leaves: Vec<String> = pair.iter().flat_map(|group| groups[*group]).map(leaf).collect();
-            parts.push(json!(["in", "group", leaves]));
+            parts.push(json!(["in", "group", wanted(pair)]));
         }
         parts.extend(self.after.iter().cloned());
         Json::Array(parts)
@@ -256,10 +289,10 @@ fn leaf(number: usize) -> String {
     format!("leaf{number:02}")
 }
 
-fn message(random: &mut SplitMix64) -> Json {
+fn message(random: &mut SplitMix64, deleted_percent: usize) -> Json {
     let mut message = Map::new();
     message.insert("symbol".into(), json!(symbol(random)));
-    message.insert("deleted".into(), json!(random.percent(50)));
+    message.insert("deleted".into(), json!(random.percent(deleted_percent)));
     message.insert("tradingEnabled".into(), json!(random.percent(30)));
     if random.percent(20) {
         message.insert("riskGroup".into(), json!(format!("R{:02}", random.below(25))));
@@ -306,6 +339,8 @@ mod tests {
         let hierarchy = workload.hierarchy();
         let is_in = |message: &Json, group| hierarchy.is_under(message["group"].as_str().unwrap_or(""), group);
         near(share(&instruments, |message| is_in(message, "American") || is_in(message, "European")), 0.3);
+        let most = WorkloadB::with_deleted(0, 5_000, 1, 90);
+        near(share(&most.messages, |message| message["deleted"] == true), 0.9);
         near(workload.filters.iter().filter(|filter| filter.expensive.is_some()).count() as f64 / 2_000.0, 0.1);
     }
 

@@ -228,9 +228,9 @@ class Engine:
         """Return the names of the properties that queries ask for, sorted."""
 
     def time_matches(
-        self, messages: list[tuple[Properties, str, str | None]], warm_up: int, rounds: int
+        self, messages: list[tuple[Properties, str, str | None] | bytes], warm_up: int, rounds: int
     ) -> list[tuple[int, int, int]]:
-        """Match each message `rounds` times in the core, after `warm_up` rounds.
+        """Match each message, or record in JSON, `rounds` times in the core, after `warm_up` rounds.
 
         Returns:
             For each message, the median wall time and the median CPU time of the thread in nanoseconds, and the number

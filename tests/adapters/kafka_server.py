@@ -5,13 +5,11 @@ the digests of kafka_jars.txt."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,9 +23,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tests.free_port import free_port
+from tests.ivy import NoJarsError, jars, java, of_spark
 
 USER, PASSWORD = "jane", "garlic"
-FETCH_S, START_S, STOP_S = 120, 60, 20
+START_S, STOP_S = 60, 20
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 LIST = Path(__file__).with_name("kafka_jars.txt")
 FROM_SPARK = (
@@ -57,13 +56,6 @@ group.initial.rebalance.delay.ms=0
 broker.heartbeat.interval.ms=200
 broker.session.timeout.ms=1000
 """
-MODULE = '<dependency org="{0}" name="{1}" rev="{2}" transitive="false"/>'
-IVY = """<ivy-module version="2.0"><info organisation="tamis" module="tests"/>
-<dependencies>{modules}</dependencies></ivy-module>"""
-SETTINGS = """<ivysettings><settings defaultResolver="all"/><property name="ivy.checksums" value=""/>
-<caches defaultCacheDir="{folder}/cache"/><resolvers>
-<ibiblio name="all" m2compatible="true" usepoms="false" useMavenMetadata="false"/>
-</resolvers></ivysettings>"""
 
 
 class NoKafkaError(Exception):
@@ -158,7 +150,7 @@ class RealKafka(MockKafka):
     def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
         options = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", self._classpath)
         with (self._folder / "log").open("ab") as log:
-            command = [_java(), *options, *arguments]
+            command = [java(), *options, *arguments]
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder)
 
 
@@ -184,40 +176,12 @@ def _classpath() -> str:
         NoKafkaError: they cannot be had, or differ from those that are expected.
     """
     try:
-        import pyspark
-    except ImportError as error:
-        raise NoKafkaError("PySpark is not installed") from error
-    of_spark = Path(pyspark.__file__).parent / "jars"
-    folder = Path(sys.prefix) / "kafka"
-    wanted = [line.split() for line in LIST.read_text().splitlines() if not line.startswith("#")]
-    if not folder.is_dir():
-        _fetch(wanted, next(of_spark.glob("ivy-*.jar")), folder)
-    for _, name, version, digest in wanted:
-        path = folder / f"{name}-{version}.jar"
-        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-            raise NoKafkaError(f"{path} is not the one of {LIST.name}; remove {folder}")
-    shared = [str(path) for name in FROM_SPARK for path in of_spark.glob(f"{name}-[0-9]*.jar")]
-    shared += [str(path) for name in ("scala-library", "scala-reflect") for path in of_spark.glob(f"{name}-*.jar")]
-    return os.pathsep.join([f"{folder}/*", *shared])
-
-
-def _fetch(wanted: Sequence[Sequence[str]], ivy: Path, folder: Path) -> None:
-    """Fetch jars without their descriptions: kafka_jars.txt names all of them."""
-    modules = "".join(MODULE.format(*one) for one in wanted)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        work = Path(scratch)
-        (work / "ivy.xml").write_text(IVY.format(modules=modules))
-        (work / "settings.xml").write_text(SETTINGS.format(folder=work))
-        files = ("-settings", "settings.xml", "-ivy", "ivy.xml", "-types", "jar", "-confs", "default")
-        command = [_java(), "-jar", str(ivy), *files, "-retrieve", f"{work}/jars/[artifact]-[revision].[ext]"]
-        try:
-            done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=FETCH_S)
-        except (subprocess.TimeoutExpired, OSError) as error:
-            raise NoKafkaError(f"its jars cannot be fetched: {error}") from error
-        if done.returncode or not (work / "jars").is_dir():
-            raise NoKafkaError(f"its jars cannot be fetched: {(done.stdout + done.stderr)[-500:]}")
-        with suppress(OSError):  # another run was faster
-            (work / "jars").rename(folder)
+        java()
+        own = jars(LIST, Path(sys.prefix) / "kafka")
+        shared = of_spark(FROM_SPARK)
+    except NoJarsError as error:
+        raise NoKafkaError(str(error)) from error
+    return os.pathsep.join(map(str, [*own, *shared]))
 
 
 def _keystore(certificate: trustme.LeafCert) -> bytes:
@@ -225,12 +189,3 @@ def _keystore(certificate: trustme.LeafCert) -> bytes:
     key = load_pem_private_key(certificate.private_key_pem.bytes(), None)
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return pem + b"".join(blob.bytes() for blob in certificate.cert_chain_pems)
-
-
-def _java() -> str:
-    from tamis.spark.java import JavaNotFoundError, find_java
-
-    try:
-        return str(find_java().home / "bin" / "java")
-    except JavaNotFoundError as error:
-        raise NoKafkaError(str(error)) from error

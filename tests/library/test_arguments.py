@@ -77,7 +77,7 @@ WRONG_TYPES: list[tuple[Callable[[], object], str]] = [
     (lambda: ENGINE.explain("key", {}, topic=5), "topic: expected text, not int"),
     (lambda: ENGINE.near_misses({}, off_by="1"), "off_by: expected an integer, not str"),
     (lambda: ENGINE.near_misses({}, limit=None), "limit: expected an integer, not NoneType"),
-    (lambda: ENGINE.time_matches([3]), "messages: expected (properties, topic, body), not int"),
+    (lambda: ENGINE.time_matches([3]), "messages: expected (properties, topic, body) or bytes, not int"),
     (lambda: ENGINE.time_matches([], rounds="3"), "rounds: expected an integer, not str"),
     (lambda: ENGINE.hierarchy(3, {}), "attribute: expected text, not int"),
     (lambda: ENGINE.hierarchy("g", 3), "parents: expected a mapping of value -> parent or None, not int"),

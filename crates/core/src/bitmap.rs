@@ -26,9 +26,10 @@ impl Bitmap {
     }
 
     /// A bitmap of `size` bits of which those of `bytes` are ones, the lowest bit of the first byte being the bit `start`, and
-    /// those in `others`; what is not below the size is left out. Cost: a step for a word of the bytes, and for each other.
+    /// those in `others`, best ascending; what is not below the size is left out. Cost: a step for a word of the bytes, and for
+    /// each other.
     #[must_use]
-    pub fn of_bits(size: u64, start: u64, bytes: &[u8], others: impl Iterator<Item = u64>) -> Self {
+    pub fn of_bits(size: u64, start: u64, bytes: &[u8], others: impl Iterator<Item = u64> + Clone) -> Self {
         let mut bitmap = Self::new(size);
         let room = usize::try_from(bitmap.size.saturating_sub(start).div_ceil(8)).unwrap_or(usize::MAX);
         let bytes = &bytes[..bytes.len().min(room)];
@@ -40,7 +41,8 @@ impl Bitmap {
         }
         let size = bitmap.size;
         let others = others.filter(|index| *index < size).filter_map(|index| u32::try_from(index).ok());
-        bitmap.bits.extend(others);
+        // Appending is ten times as fast as inserting.
+        bitmap.bits |= RoaringBitmap::from_sorted_iter(others.clone()).unwrap_or_else(|_| others.collect());
         bitmap
     }
 

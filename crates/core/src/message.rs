@@ -97,8 +97,14 @@ impl Value {
     }
 }
 
-/// Compares exactly: converting the integer to a float would round beyond 2^53.
+/// Compares exactly: converting the integer to a float rounds beyond 2^53.
+#[inline]
 fn compare_int_float(int: i64, float: f64) -> Option<Ordering> {
+    const TWO_53: u64 = 1 << 53;
+    if int.unsigned_abs() <= TWO_53 { (int as f64).partial_cmp(&float) } else { compare_long_int_float(int, float) }
+}
+
+fn compare_long_int_float(int: i64, float: f64) -> Option<Ordering> {
     const TWO_63: f64 = 9_223_372_036_854_775_808.0;
     if float.is_nan() {
         return None;

@@ -285,7 +285,7 @@ impl PyEngine {
         })
     }
 
-    /// Match each message `rounds` times in the core, after `warm_up` rounds.
+    /// Match each message, or record in JSON, `rounds` times in the core, after `warm_up` rounds.
     ///
     /// Returns:
     ///     For each message, the median wall time and the median CPU time of the thread in nanoseconds, and the number
@@ -335,10 +335,13 @@ impl PyEngine {
     }
 }
 
-/// A message to measure: (properties, topic, body).
+/// A message to measure: (properties, topic, body), or the bytes of a record in JSON.
 fn prepared(message: &Bound<'_, PyAny>) -> PyResult<Prepared> {
+    if let Ok(text) = message.cast::<PyBytes>() {
+        return Ok(Prepared::Json(text.as_bytes().to_vec()));
+    }
     let parts: (Bound<'_, PyAny>, String, Option<String>) =
-        message.extract().map_err(|_| wrong_type("messages", "(properties, topic, body)", message))?;
+        message.extract().map_err(|_| wrong_type("messages", "(properties, topic, body) or bytes", message))?;
     let (properties, topic, body) = parts;
-    Ok(Prepared { topic, properties: convert::properties(Some(&properties))?, body })
+    Ok(Prepared::Parts { topic, properties: convert::properties(Some(&properties))?, body })
 }

@@ -430,12 +430,12 @@ class Engine(Generic[K]):
         return Report.from_core(self._core.report(), key_of)
 
     def time_matches(
-        self, messages: Sequence[tuple[Properties, str, str | None]], *, warm_up: int = 1, rounds: int = 3
+        self, messages: Sequence[tuple[Properties, str, str | None] | bytes], *, warm_up: int = 1, rounds: int = 3
     ) -> list[tuple[int, int, int]]:
         """Measure matching inside the core, one message after another, in this thread and without the GIL.
 
         Args:
-            messages: properties, topic and body of each.
+            messages: properties, topic and body of each; or the bytes of a record in JSON, whose reading is measured too.
             warm_up: number of rounds through all messages before measuring.
             rounds: number of measured rounds.
 

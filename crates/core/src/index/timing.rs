@@ -6,18 +6,23 @@
 use std::time::Instant;
 
 use crate::error::EngineError;
-use crate::index::{Engine, Scratch};
+use crate::index::{Engine, Scratch, SubscriptionId};
 use crate::message::{Body, Message, Properties};
 
 /// A message that is ready to be matched.
-#[derive(Clone, Debug, Default)]
-pub struct Prepared {
-    /// The topic, in dotted words.
-    pub topic: String,
-    /// The properties.
-    pub properties: Properties,
-    /// Text, where there is one.
-    pub body: Option<String>,
+#[derive(Clone, Debug)]
+pub enum Prepared {
+    /// One whose parts are in memory.
+    Parts {
+        /// The topic, in dotted words.
+        topic: String,
+        /// The properties.
+        properties: Properties,
+        /// Text, where there is one.
+        body: Option<String>,
+    },
+    /// A record as the text of a JSON object. Reading it belongs to the match.
+    Json(Vec<u8>),
 }
 
 /// The time that matching one message took: the median of the rounds.
@@ -38,7 +43,7 @@ impl Engine {
     /// reading the clocks takes is measured first and subtracted.
     ///
     /// # Errors
-    /// A damaged snapshot.
+    /// A damaged snapshot, or a text that is no JSON object.
     pub fn time_matches(
         &self,
         messages: &[Prepared],
@@ -53,7 +58,7 @@ impl Engine {
             for (index, prepared) in messages.iter().enumerate() {
                 matched.clear();
                 let clock = MatchClocks::start();
-                self.match_into(&prepared.message(), &mut scratch, &mut matched)?;
+                prepared.match_into(self, &mut scratch, &mut matched)?;
                 let (wall, cpu) = clock.stop();
                 counts[index] = matched.len();
                 if round >= warm_up {
@@ -72,8 +77,23 @@ impl Engine {
 }
 
 impl Prepared {
-    fn message(&self) -> Message<'_> {
-        Message::new(&self.topic, &self.properties, self.body.as_deref().map_or(Body::Absent, Body::Text))
+    fn match_into(
+        &self,
+        engine: &Engine,
+        scratch: &mut Scratch,
+        matched: &mut Vec<SubscriptionId>,
+    ) -> Result<(), EngineError> {
+        match self {
+            Self::Parts { topic, properties, body } => {
+                let body = body.as_deref().map_or(Body::Absent, Body::Text);
+                engine.match_into(&Message::new(topic, properties, body), scratch, matched)
+            }
+            Self::Json(text) => {
+                let view = engine.view();
+                let properties = view.read_record(text)?;
+                view.match_into(&Message::of_record(&properties, None, None), scratch, matched)
+            }
+        }
     }
 }
 
@@ -138,14 +158,17 @@ mod tests {
         for limit in 0..200 {
             engine.add(Arc::new(parse(&format!("a > {limit}"), SelectorDialect::Jms).expect("a selector")));
         }
-        let message = |value| Prepared {
+        let message = |value| Prepared::Parts {
+            topic: String::new(),
             properties: [("a".into(), Value::Int(value))].into_iter().collect(),
-            ..Prepared::default()
+            body: None,
         };
-        let times = engine.time_matches(&[message(0), message(150)], 1, 3).expect("no snapshot, no damage");
-        assert_eq!(times.iter().map(|time| time.matched).collect::<Vec<_>>(), [0, 150]);
+        let messages = [message(0), message(150), Prepared::Json(br#"{"b": 1, "a": 20}"#.to_vec())];
+        let times = engine.time_matches(&messages, 1, 3).expect("no snapshot, no damage");
+        assert_eq!(times.iter().map(|time| time.matched).collect::<Vec<_>>(), [0, 150, 20]);
         assert!(times.iter().all(|time| time.wall_ns > 0));
         assert!(engine.time_matches(&[], 1, 3).expect("no damage").is_empty());
+        assert!(engine.time_matches(&[Prepared::Json(b"{".to_vec())], 1, 3).is_err());
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Walks through the bytes of a JSON text: tokens, texts and numbers.
-//!
-//! A text's end is looked for 8 bytes at a time: most texts of a message are short.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::error::{JsonError, JsonResult};
+use super::plain::plain_value_end;
+use super::text_end::special_from;
 
 /// A place in a JSON text.
 #[derive(Debug)]
@@ -177,6 +177,14 @@ impl<'t> JsonCursor<'t> {
         Ok(read)
     }
 
+    /// Go past the next value if it is plain; else do not move, and return false.
+    #[inline]
+    pub fn skip_plain_value(&mut self) -> bool {
+        let end = plain_value_end(self.text.as_bytes(), self.at);
+        self.at = end.unwrap_or(self.at);
+        end.is_some()
+    }
+
     /// Go past the text whose opening quote is next. Of its escapes only the form is checked.
     #[inline]
     pub fn skip_text(&mut self) -> JsonResult<()> {
@@ -294,30 +302,4 @@ impl<'t> JsonCursor<'t> {
         }
         Ok(self.at - start)
     }
-}
-
-/// The index of the first quote, backslash or control character from `at` on, or else the length.
-#[inline]
-fn special_from(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
-        let special = special_bytes(u64::from_le_bytes(*word));
-        if special != 0 {
-            return at + special.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    let rest = bytes.get(at..).unwrap_or_default();
-    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-    rest.iter().position(is_special).map_or(bytes.len(), |index| at + index)
-}
-
-/// The highest bit of each byte of `word` that is special. Above the lowest of these, bits may be set for other bytes.
-const fn special_bytes(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 0xFF;
-    const HIGHEST: u64 = ONES * 0x80;
-    let quote = word ^ (ONES * b'"' as u64);
-    let backslash = word ^ (ONES * b'\\' as u64);
-    // Subtracting borrows from the highest bit of a byte that is less than what is subtracted.
-    let is_zero = quote.wrapping_sub(ONES) & !quote | backslash.wrapping_sub(ONES) & !backslash;
-    (is_zero | word.wrapping_sub(ONES * 0x20) & !word) & HIGHEST
 }

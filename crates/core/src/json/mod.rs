@@ -3,9 +3,11 @@
 mod cursor;
 mod error;
 mod open_brackets;
+mod plain;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod text_end;
 
 use crate::message::{Properties, Value};
 

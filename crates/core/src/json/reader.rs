@@ -6,6 +6,9 @@ use super::cursor::{JsonCursor, NumberText};
 use super::error::{JsonError, JsonResult};
 use super::open_brackets::OpenBrackets;
 
+/// For how many members that are asked for there is room at first: as many as fit into the 8 places that a table of 7 has.
+const MEMBERS_FIRST: usize = 7;
+
 /// The reader of one text.
 pub struct JsonReader<'t, 'a> {
     cursor: JsonCursor<'t>,
@@ -112,9 +115,12 @@ impl<'t, 'a> JsonReader<'t, 'a> {
             if self.enter(&name) {
                 let value = self.value(depth)?;
                 self.leave(outer);
+                if members.is_empty() {
+                    members.reserve(MEMBERS_FIRST);
+                }
                 members.insert(name.into(), value);
                 self.count()?;
-            } else {
+            } else if !self.cursor.skip_plain_value() {
                 self.skip_value()?;
             }
             has_more = self.cursor.next_name()?;
@@ -155,7 +161,8 @@ impl<'t, 'a> JsonReader<'t, 'a> {
         Ok(())
     }
 
-    /// Check the form of the next value, however deep it is.
+    /// Check the form of the next value, however deep it is, and say what is wrong with it.
+    #[cold]
     fn skip_value(&mut self) -> JsonResult<()> {
         let mut open = OpenBrackets::default();
         loop {
