@@ -1,6 +1,6 @@
 """Compares the match operator on Spark with an Arrow UDF that returns a constant, and the engine with brute force.
 
-    python benchmarks/match_operator.py [--rows N] [--queries N,N] [--runs N] [--kinds A,B] [--json]
+    python benchmarks/match_operator.py [--rows N] [--queries N,N] [--runs N] [--kinds A,B] [--messages A,B] [--json]
 
 Messages are made inside the JVM (256-byte body, six properties) and results are discarded, so that only the UDF is
 measured. The operators alternate in one process; the median of the runs counts. The bar is 1.3 with 10,000 queries and
@@ -11,23 +11,32 @@ with many matches, most of the time goes into handing them from Python to Spark,
 
 ``--kinds`` names the kinds of queries, in equal shares. ``limit``, ``regions`` and ``fields`` have an equality as their
 access key; ``topic`` and ``near`` have none. By default, each number of queries is measured without these two and with
-all of these kinds. ``symbol`` is one equality: 500,000 such queries give 100 matches a message."""
+all of these kinds. ``symbol`` is one equality: 500,000 such queries give 100 matches a message.
+
+``--messages`` names what is matched: ``made`` as above, real ``mail``, and ``events`` of Windows (the last of the folder
+TAMIS_SHARED). Real messages are repeated in the memory of Spark to as many rows, and the queries are conditions on their
+own values: equalities, words, and both. Beside them stand Spark's own filters: one column of all conditions, for at
+most `NATIVE_MAX` of them, since Spark compiles each; and the engine without Spark. All must find the same."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from _real_messages import events, mail, queries_of
 from _results import Results
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.functions import arrow_udf
@@ -39,6 +48,10 @@ from tamis.reference.queries.brute_force import BruteForce
 BARS = {10_000: 1.3, 500_000: 1.6}
 """The most that a match may take, in times of the constant, by the number of queries."""
 KEYED = "limit,regions,fields"
+NATIVE_MAX = 1_000
+"""The most queries that are also given to Spark as filters of its own."""
+MESSAGES = ("made", "mail", "events")
+REAL_QUERIES = (100, 10_000, 500_000)
 SEED = 1
 SYMBOLS, REGIONS, WORDS = 5_000, 40, 2_000
 BRUTE_FORCE_EVALUATIONS = 2_000_000
@@ -197,11 +210,99 @@ def show(cases: list[dict[str, Any]], results: Results) -> None:
     )
 
 
+def _real(name: str) -> pa.Table | None:
+    """Return real messages; None, with a word, if they are not here."""
+    shared = Path(os.environ.get("TAMIS_SHARED", Path(__file__).resolve().parent.parent.parent / "shared"))
+    table = mail(shared) if name == "mail" else events(shared)
+    if table is None:
+        print(f"without {name}: {shared} has none (TAMIS_SHARED names the folder)", file=sys.stderr)
+    return table
+
+
+def measure_real(
+    spark: SparkSession, name: str, table: pa.Table, counts: Iterable[int], arguments: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    """Measure numbers of queries on real messages; yield a record for each way."""
+    times = -(-arguments.rows // table.num_rows)
+    repeated = spark.range(times).crossJoin(spark.createDataFrame(table)).drop("id").repartition(2)
+    messages = repeated.persist(StorageLevel.MEMORY_ONLY)
+    rows = messages.count()
+    for count in counts:
+        texts = queries_of(table, count)
+        engine = tamis.Engine()
+        engine.add_many((f"q{number}", tamis.selector(text)) for number, text in enumerate(texts))
+        started = time.perf_counter()
+        found = engine.match_batch(table)
+        engine_s = time.perf_counter() - started
+        matches = pc.sum(pc.list_value_length(found)).as_py()
+        contenders = {
+            "returns a constant": with_constant(messages),
+            "match, ids": messages.transform(tamis.spark.match(engine, ids=True)),
+            "match, keys": messages.transform(tamis.spark.match(engine)),
+        }
+        if count <= NATIVE_MAX:
+            contenders["Spark's own filters"] = with_filters(messages, texts)
+        check_real(contenders, matches * times)
+        taken: dict[str, list[float]] = {way: [] for way in contenders}
+        for run in range(arguments.runs + 1):
+            for way, frame in contenders.items():
+                seconds_of_run = seconds(frame)
+                if run:
+                    taken[way].append(seconds_of_run)
+        medians = {way: rows / statistics.median(values) for way, values in taken.items()}
+        of_all = {**medians, "the engine alone, one thread": table.num_rows / engine_s}
+        for way, per_s in of_all.items():
+            yield {
+                "messages": name,
+                "queries": count,
+                "matches": matches / table.num_rows,
+                "what": way,
+                "messages_per_s": per_s,
+                "times_constant": medians["returns a constant"] / per_s,
+            }
+    messages.unpersist()
+
+
+def with_filters(frame: DataFrame, texts: list[str]) -> DataFrame:
+    """Add the keys of the conditions that hold, as Spark itself evaluates them."""
+    fields = frame.schema["properties"].dataType.fieldNames()  # type: ignore[attr-defined]
+    flat = frame.select("*", *(F.col("properties")[name].alias(name) for name in fields))
+    keys = [F.when(F.expr(text), F.lit(f"q{number}")) for number, text in enumerate(texts)]
+    return flat.withColumn("matched", F.array_compact(F.array(*keys)))
+
+
+def check_real(contenders: dict[str, DataFrame], wanted: int) -> None:
+    """End the program if a way finds another number of matches."""
+    for way, frame in contenders.items():
+        if way != "returns a constant":
+            (row,) = frame.agg(F.sum(F.size("matched"))).collect()
+            if row[0] != wanted:
+                sys.exit(f"error: {way} found {row[0]} matches, and the engine {wanted}")
+
+
+def show_real(records: list[dict[str, Any]], arguments: argparse.Namespace, results: Results) -> None:
+    """Print the results on real messages, and add them to the page's figures."""
+    results.table(
+        "real",
+        f"real messages, repeated to {arguments.rows:,} rows, medians of {arguments.runs}",
+        [
+            ("messages", "messages", 0),
+            ("queries", "queries", 0),
+            ("matches", "matches a message", 2),
+            ("what", "way", 0),
+            ("messages_per_s", "messages/s", 0),
+            ("times_constant", "x constant", 2),
+        ],
+        records,
+    )
+
+
 def main() -> None:
     """Measure, print, and write the figures for the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=500_000)
-    parser.add_argument("--queries", default=",".join(map(str, BARS)), help="numbers of queries")
+    parser.add_argument("--queries", help=f"numbers of queries; {[*BARS]} and, on real messages, {[*REAL_QUERIES]}")
+    parser.add_argument("--messages", default=",".join(MESSAGES), help=f"of {','.join(MESSAGES)}")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--kinds", help=f"of {','.join(KINDS)}; both {KEYED} and {ALL} if absent")
     parser.add_argument("--json", action="store_true")
@@ -209,18 +310,32 @@ def main() -> None:
     choices = [kinds.split(",") for kinds in ([arguments.kinds] if arguments.kinds else [KEYED, ALL])]
     if unknown := set(choices[0]) - set(KINDS):
         parser.error(f"unknown kinds: {', '.join(sorted(unknown))}; known: {', '.join(KINDS)}")
-    asked = f"--rows {arguments.rows} --queries {arguments.queries}"
+    wanted = arguments.messages.split(",")
+    if unknown := set(wanted) - set(MESSAGES):
+        parser.error(f"unknown messages: {', '.join(sorted(unknown))}; known: {', '.join(MESSAGES)}")
+    given = [int(count) for count in arguments.queries.split(",")] if arguments.queries else []
+    asked = f"--rows {arguments.rows} --messages {arguments.messages}"
+    asked += f" --queries {arguments.queries}" if arguments.queries else ""
     results = Results("match_operator", asked + (f" --kinds {arguments.kinds}" if arguments.kinds else ""))
     spark = tamis.spark.session("tamis benchmark", cores=2)
-    sizes = [(int(count), kinds) for count in arguments.queries.split(",") for kinds in choices]
+    sizes = [(count, kinds) for count in given or BARS for kinds in choices] if "made" in wanted else []
     try:
         cases = [measure(spark, count, kinds, arguments.rows, arguments.runs) for count, kinds in sizes]
+        real = [
+            record
+            for name in wanted
+            if name != "made" and (table := _real(name)) is not None
+            for record in measure_real(spark, name, table, given or REAL_QUERIES, arguments)
+        ]
     finally:
         tamis.spark.close_session(spark)
     if arguments.json:
-        print(json.dumps(cases))
+        print(json.dumps({"made": cases, "real": real}))
     else:
-        show(cases, results)
+        if cases:
+            show(cases, results)
+        if real:
+            show_real(real, arguments, results)
         results.write()
 
 

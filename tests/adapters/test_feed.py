@@ -294,6 +294,7 @@ def test_a_secret_is_sent_and_a_test_of_the_adapter_changes_nothing(
     assert "hunter2" not in str(adapter.options())
     health = adapter.test()
     assert (health.readable, health.sampled, health.reason) == (True, 2, None)
+    assert health.newest_at == max(row.properties["date"] for row in adapter.source().sample(9) if row.properties)
     assert web.asked[0][1]["authorization"] == "Bearer hunter2"
     assert not (tmp_path / "spool").exists()
 

@@ -42,7 +42,7 @@ def ids(tmp_path: Path) -> list[str]:
 def test_a_message_is_followed_from_its_places_to_each_step(tamis: Tamis, ids: list[str]) -> None:
     lines = tamis("trace", "<one@example.org>").stdout.splitlines()
     assert lines[:2] == ["Message <one@example.org>", "  subject: message 0"]
-    assert lines[3] == "found: inbox, mail/a.mbox, byte 0"
+    assert lines[3] == "found: inbox, mail/a.mbox"
     assert lines[4] == "found again, so nobody is told twice: inbox, mail/moved.mbox, byte 7"
     assert lines[5].startswith("matched: recent (version 1), ")
     assert lines[5].endswith(f"notification {ids[0][:12]}")
@@ -103,8 +103,8 @@ def notes(tmp_path: Path) -> None:
 def test_a_message_without_a_match_is_followed_too(tamis: Tamis, name: str) -> None:
     lines = tamis("trace", name).stdout.splitlines()
     assert lines[0] == "Message <0@example.org>"
-    assert re.fullmatch(r"found: inbox, mail/a.mbox, byte 0, read [-0-9]{10} [:0-9]{8} UTC in batch 0", lines[1])
-    assert lines[2].startswith("found again, so nobody is told twice: inbox, mail/moved.mbox, byte 0, read ")
+    assert re.fullmatch(r"found: inbox, mail/a.mbox, read [-0-9]{10} [:0-9]{8} UTC in batch 0", lines[1])
+    assert lines[2].startswith("found again, so nobody is told twice: inbox, mail/moved.mbox, read ")
     assert lines[3:] == ["matched: no query; `tamis explain` says why"]
     told = json.loads(tamis("trace", name, "--json").stdout)
     assert [place["partition"] for place in told["found"]] == ["mail/a.mbox", "mail/moved.mbox"]

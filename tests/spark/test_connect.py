@@ -36,7 +36,20 @@ before = [row.matched for row in follows.collect()]
 now = {"cheap": "price < 10", "expensive": "price > 10"}
 followed.refresh()
 frame.createOrReplaceTempView("offers")
+tamis.spark.write_shards(now, sys.argv[3] + "/shards", 2)
+sharded = tamis.spark.follow(lambda: now, folder=sys.argv[3], every_s=3600, shards=2)
+tamis.spark.register_function(spark, sys.argv[3] + "/shards", "in_shards")
+parquet = sys.argv[3] + "/offers"
+frame.write.parquet(parquet)
+stream = spark.readStream.schema(frame.schema).parquet(parquet)
+found = stream.transform(tamis.spark.match(sys.argv[3] + "/shards"))
+query = found.writeStream.format("memory").queryName("found").trigger(availableNow=True).start()
+query.awaitTermination()
 print(json.dumps({
+    "shards": sorted(row.matched for row in frame.transform(tamis.spark.match(sys.argv[3] + "/shards")).collect()),
+    "followed in shards": [row.matched for row in frame.transform(tamis.spark.match(sharded)).collect()],
+    "sql in shards": [row.m for row in spark.sql("SELECT in_shards(struct(*)) AS m FROM offers").collect()],
+    "stream in shards": sorted(row.matched for row in spark.table("found").collect()),
     "matched": [row.matched for row in frame.transform(tamis.spark.match(rules)).collect()],
     "explained": [row.explained.result for row in frame.transform(tamis.spark.explain(rules, "cheap")).collect()],
     "sql": [row.m for row in spark.sql("SELECT tamis_match(struct(*)) AS m FROM offers").collect()],
@@ -76,6 +89,10 @@ def test_a_program_on_spark_connect_matches_explains_and_reads(
     )
     assert called.returncode == 0, called.stderr
     assert json.loads(called.stdout) == {
+        "shards": [["cheap"], ["expensive"]],
+        "followed in shards": [["cheap"], ["expensive"]],
+        "sql in shards": [["cheap"], ["expensive"]],
+        "stream in shards": [["cheap"], ["expensive"]],
         "matched": [["cheap", "frost"], []],
         "explained": [True, False],
         "sql": [["cheap", "frost"], []],

@@ -17,7 +17,7 @@ import pytest
 import tamis
 from tamis.errors import ConfigError, TamisError
 from tamis.spark import explain, match, register_function, write_shards
-from tamis.spark.matching import shard_worker
+from tamis.spark.matching.shards import worker as shard_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,6 +82,30 @@ def test_columns_are_matched_as_without_shards(messages: DataFrame, folder: Path
     assert sum(len(it.matched) for it in frame.select("matched").collect()) > 300
 
 
+@pytest.mark.parametrize(("ids", "errors"), [(False, "raise"), (True, "null"), (False, "column")])
+def test_a_stream_is_matched_as_a_batch_without_shards(
+    spark: SparkSession, messages: DataFrame, folder: Path, tmp_path: Path, ids: bool, errors: Any
+) -> None:
+    lines = messages.selectExpr("number", "topic", "body", "to_json(struct(user, price, tags, n, place)) AS properties")
+    lines.write.parquet(str(tmp_path / "in"))
+    (name,) = (f"found_{ids}_{errors}",)
+    stream = spark.readStream.schema(lines.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    matched = stream.transform(match(folder, ids=ids, errors=errors)).drop("topic", "body", "properties")
+    query = matched.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
+    query.awaitTermination()
+    wanted = lines.transform(match(QUERIES, ids=ids, errors=errors)).drop("topic", "body", "properties")
+    assert by_number(spark.table(name)) == by_number(wanted)
+
+
+def test_a_function_of_sql_takes_shards(spark: SparkSession, messages: DataFrame, folder: Path) -> None:
+    register_function(spark, folder, "in_shards")
+    frame = messages.selectExpr(
+        "number", "in_shards(struct(topic, body, user, price, tags, n, sent, place)) AS matched"
+    )
+    wanted = messages.drop("counts", "a.b").transform(match(QUERIES)).select("number", "matched")
+    assert by_number(frame) == by_number(wanted)
+
+
 def test_json_text_maps_and_variants(messages: DataFrame, folder: Path) -> None:
     for properties in (
         "to_json(struct(user, price, tags, n, place))",
@@ -117,16 +141,12 @@ def test_no_rows_no_queries_and_columns_that_nobody_asks_for(
 
 
 def test_what_shards_cannot_do_is_refused_by_name(spark: SparkSession, messages: DataFrame, folder: Path) -> None:
-    stream = spark.readStream.format("rate").load()
-    with pytest.raises(TamisError, match="expected a batch, not a stream.*foreachBatch"):
-        stream.transform(match(folder))
     with pytest.raises(TamisError, match="column 'user' already"):
         messages.transform(match(folder, column="user"))
     with pytest.raises(TamisError, match="shards have theirs"):
         match(folder, hierarchies={"a": {}})
-    for call in (lambda: explain(folder, "cheap"), lambda: register_function(spark, folder)):
-        with pytest.raises(TamisError, match="only `match` takes shards"):
-            call()
+    with pytest.raises(TamisError, match="a folder of shards; name the file of one"):
+        explain(folder, "cheap")
     with pytest.raises(ConfigError, match=r"expected a folder of shards, with directory\.tamis"):
         match(folder.parent)
 
@@ -145,15 +165,15 @@ def test_a_folder_that_is_written_again_changes_nothing_for_those_who_have_it(
 
 @pytest.fixture
 def few_are_open() -> Iterator[None]:
-    shard_worker._shard.cache_clear()
+    shard_worker.open_shard.cache_clear()
     yield
-    shard_worker._shard.cache_clear()
+    shard_worker.open_shard.cache_clear()
 
 
 def test_a_worker_keeps_few_shards_open(folder: Path, few_are_open: None) -> None:
     snapshots = [lambda number=number: str(folder / f"shard-{number}.tamis") for number in range(SHARDS)]
     positions = [lambda number=number: str(folder / f"shard-{number}.npy") for number in range(SHARDS)]
-    files = (lambda: str(folder / "directory.tamis"), snapshots, positions)
+    files = ((lambda: str(folder / "directory.tamis"), snapshots, positions), b"", b"", None)
     texts = [json.dumps({"user": f"u{number}", "price": 90}) for number in range(30)]
     column = pa.array(texts)
     shards = shard_worker.route_rows(files, ["properties"], [column]).field("shards").to_pylist()
@@ -166,7 +186,7 @@ def test_a_worker_keeps_few_shards_open(folder: Path, few_are_open: None) -> Non
     assert found.pop() is None
     keys = {(number, it["key"]) for (number, _), matched in zip(copies, found, strict=False) for it in matched}
     assert keys == {(n, f"user{n}") for n in range(30)} | {(n, "not") for n in range(30) if n != 1}
-    info = shard_worker._shard.cache_info()
+    info = shard_worker.open_shard.cache_info()
     assert info.misses == len({shard for _, shard in copies} - {None}) > shard_worker.SHARDS_OPEN_MAX
     assert info.currsize == shard_worker.SHARDS_OPEN_MAX
 

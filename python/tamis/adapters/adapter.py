@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from tamis.adapters.rows import Row
+
 _SAMPLE_MESSAGES: Final = 20
 _TRIGGER_MS: Final = 1_000
 
@@ -50,7 +52,8 @@ class AdapterHealth:
         sampled: number of messages that were read for the test, at most 20.
         dead: number of these that could not be read.
         first_dead: why the first of them could not be read.
-        newest_at: when the newest file was last written; None if there is none.
+        newest_at: when the newest file was last written; without files, the date of the newest of the messages read for
+            the test; None if there is none.
         seconds: how long the test took.
     """
 
@@ -180,9 +183,11 @@ def _is_local(spark: SparkSession) -> bool:
 def _examine(name: str, source: Source) -> AdapterHealth:
     source.check()
     statuses = [status for path in source.files() if (status := status_of(path))]
-    errors = [row.error for row in source.sample(_SAMPLE_MESSAGES)]
+    rows = list(source.sample(_SAMPLE_MESSAGES))
+    errors = [row.error for row in rows]
     dead = [error for error in errors if error is not None]
-    newest = max((status.st_mtime for status in statuses), default=None)
+    written = (datetime.fromtimestamp(status.st_mtime, UTC) for status in statuses)
+    dates = () if statuses else filter(None, map(_date_of, rows))
     return AdapterHealth(
         name,
         readable=True,
@@ -191,5 +196,11 @@ def _examine(name: str, source: Source) -> AdapterHealth:
         sampled=len(errors),
         dead=len(dead),
         first_dead=dead[0] if dead else None,
-        newest_at=None if newest is None else datetime.fromtimestamp(newest, UTC),
+        newest_at=max((*written, *dates), default=None),
     )
+
+
+def _date_of(row: Row) -> datetime | None:
+    """Return the date of a mail or an item of a feed."""
+    date = row.properties.get("date") if isinstance(row.properties, dict) else None
+    return date.astimezone(UTC) if isinstance(date, datetime) and date.tzinfo else None

@@ -71,10 +71,26 @@ class PipelineSection(Section):
 
 
 class QueriesSection(Section):
-    """``[queries]``: a file that is applied at each start, and the deliveries of queries that name none."""
+    """``[queries]``: a file that is applied at each start, and the deliveries of queries that name none.
+
+    Attributes:
+        file: the file of queries.
+        deliveries: the names of the deliveries.
+        shards: number of shards into which the queries are cut, of which a worker maps few at a time; 0: none.
+    """
 
     file: ConfigPath | None = None
     deliveries: tuple[Name, ...] = ()
+    shards: CountOrZero = 0
+
+    @field_validator("shards")
+    @classmethod
+    def _shards_are_few(cls, shards: int) -> int:
+        from tamis.engine.shards import SHARDS_MAX  # needs numpy, and few pipelines need it
+
+        if shards > SHARDS_MAX:
+            raise ValueError(f"expected 0 to {SHARDS_MAX} shards, not {shards}")
+        return shards
 
 
 class TestBlock(Section):

@@ -12,7 +12,7 @@ import re
 import tempfile
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -98,11 +98,25 @@ def write_shards(
     if target.exists() and any(target.iterdir()):
         raise ConfigError(f"{folder}: expected a new or an empty folder for the shards")
     rules, known = _rules_of(queries, hierarchies or {})
+    return cut_shards(each_rule(rules), target, shards, known)
+
+
+def cut_shards(
+    queries: Iterable[tuple[Any, Query | str, str]], target: Path, shards: int, hierarchies: Mapping[str, Parents]
+) -> ShardSummary:
+    """Write key, query or text, and language of each query as shards: see `write_shards`, which checks the arguments.
+
+    Args:
+        queries: with keys of any kind that a snapshot can hold.
+        target: an absolute path; the folder is absent or empty.
+        shards: number of shards.
+        hierarchies: attribute -> value -> its parent.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
         written = Path(scratch, "written")
         written.mkdir()
-        summary = _Cutter(Path(scratch), written, known).cut(rules, shards)
+        summary = _Cutter(Path(scratch), written, hierarchies).cut(queries, shards)
         if target.exists():
             target.rmdir()
         written.rename(target)
@@ -131,7 +145,7 @@ class _Spooled(NamedTuple):
     """
 
     position: int
-    key: str
+    key: Any
     query: Query | str
     language: str
     need: Need | None
@@ -148,9 +162,9 @@ class _Cutter:
         self._sample = _Sample()
         self._any_case: set[str] = set()
 
-    def cut(self, rules: Any, shards: int) -> ShardSummary:
+    def cut(self, queries: Iterable[tuple[Any, Query | str, str]], shards: int) -> ShardSummary:
         """Write the shards and their directory."""
-        count = self._read(rules)
+        count = self._read(queries)
         plan = _Plan(count, [self._filed(need)[0].order for need in self._sample.needs()], self._sample.seen, shards)
         self._divide(plan)
         directory = DirectoryWriter(plan.every, self._any_case)
@@ -159,11 +173,11 @@ class _Cutter:
         directory.save(self._folder / DIRECTORY)
         return ShardSummary(count, plan.shards, plan.every)
 
-    def _read(self, rules: Any) -> int:
+    def _read(self, queries: Iterable[tuple[Any, Query | str, str]]) -> int:
         """Spool the queries, and count their access keys; return the number of queries."""
         hashes = array("q")
         with _Spool(self._spool) as spool:
-            for key, query, language in each_rule(rules):
+            for key, query, language in queries:
                 compiled = compile_rule(key, query, language)
                 refuse_missing([(f"query '{key}'", compiled)], self._hierarchies)
                 need = need_of(compiled)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tamis.adapters.properties import MAIL_PROPERTIES
 from tamis.notify.content import excerpts, readable, why
-from tamis.store import NotificationRecord
+from tamis.store import NotificationRecord, place_text
 
 BODY_CHARACTERS = 4000
 """Maximum length of the message's text in the e-mail."""
@@ -165,7 +165,7 @@ def notification_text(record: NotificationRecord) -> Iterator[str]:
     yield ""
     yield "Message:"
     yield from _headers(record)
-    yield f"  Place: {record.source}, {record.partition}, byte {record.offset}"
+    yield f"  Place: {place_text(record.source, record.partition, record.offset, record.digest)}"
     yield ""
     yield body if len(body) <= BODY_CHARACTERS else body[:BODY_CHARACTERS] + "\n[...]"
 

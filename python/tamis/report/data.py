@@ -12,6 +12,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from tamis.query import compile_query, selector
+from tamis.store import place_text
 
 if TYPE_CHECKING:
     from tamis.query import Query
@@ -328,5 +329,5 @@ def _short(value: Any) -> str:
 
 def _dead_letters(store: Store) -> Iterable[DeadLetterRow]:
     for record in store.dead_letters(limit=DEAD_LETTERS):
-        position = f"{record.source}: {record.partition}, byte {record.offset}"
+        position = place_text(record.source, record.partition, record.offset, record.digest)
         yield DeadLetterRow(position, record.reason, record.raw[:240].decode("utf-8", "replace"))

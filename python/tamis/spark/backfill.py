@@ -104,7 +104,14 @@ def backfill(
         used = spark or session(f"tamis backfill {name}", folder=work)
         try:
             stream = f"{config.pipeline.name}/{name}@backfill-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-            run = _Backfill(store, Snapshots(_Only(store, keys), work), adapter, source, used, stream)
+            run = _Backfill(
+                store,
+                Snapshots(_Only(store, keys), work, shards=0 if keys else config.queries.shards),
+                adapter,
+                source,
+                used,
+                stream,
+            )
             return run.run(since, config.default_deliveries, progress)
         finally:
             if spark is None:
@@ -130,6 +137,9 @@ class _Only:
 
     def queries_at(self, revision: int) -> list[QueryRecord]:
         return self._store.queries_of(self._keys, revision) if self._keys else self._store.queries_at(revision)
+
+    def each_query_at(self, revision: int) -> Iterator[QueryRecord]:
+        return iter(self.queries_at(revision)) if self._keys else self._store.each_query_at(revision)
 
     def queries_of(self, keys: Collection[str], revision: int) -> list[QueryRecord]:
         return self._store.queries_of(self._wanted(keys), revision)

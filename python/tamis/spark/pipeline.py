@@ -194,7 +194,8 @@ class _Run:
         self._config, self._store, self._once = config, store, once
         self._tally = RunTally()
         self._sink = sink_of(store, config.pipeline.notifications)
-        self._snapshots = Snapshots(store, config.pipeline.work, functools.partial(ship, spark))
+        shards = config.queries.shards
+        self._snapshots = Snapshots(store, config.pipeline.work, functools.partial(ship, spark), shards=shards)
         links = Links(it.url, it.secret()) if (it := config.unsubscribe) else None
         engine = NotificationEngine(
             store, config.deliveries, keep=config.pipeline.keep, owners=config.people, links=links

@@ -29,6 +29,7 @@ from tamis.store.records import (
     QueryRecord,
     Unsubscription,
     notification_id,
+    place_text,
 )
 from tamis.store.store import Store
 from tamis.store.traces import Trace
@@ -59,4 +60,5 @@ __all__ = [
     "Trace",
     "Unsubscription",
     "notification_id",
+    "place_text",
 ]

@@ -25,6 +25,22 @@ AdapterDesire = Literal["running", "paused", "stopped"]
 CONTENT = ("text", "language", "owner", "tags", "deliveries", "paused", "expires_at")
 """The fields of a query that make another version of it when they change."""
 
+_DIGITS_OF_A_LOG = range(11, 21)  # its id is a random number of 64 bits, where others have the digest of a message
+_SUFFIXES_OF_ROWS = (".csv", ".tsv")
+
+
+def place_text(source: str, partition: str, offset: int, digest: str) -> str:
+    """Return the place of a message as people read it.
+
+    A message in a file with others has the byte where it begins, or the number of its row; one of a stream has its
+    number. The others are a file, or come from the address of a feed, a mailbox or a server, which is their place.
+    """
+    place = f"{source}, {partition}"
+    if digest.isdecimal() and len(digest) in _DIGITS_OF_A_LOG:
+        return f"{place}, message {offset}"
+    unit = "row" if partition.lower().endswith(_SUFFIXES_OF_ROWS) else "byte"
+    return f"{place}, {unit} {offset}" if offset else place
+
 
 @dataclass(frozen=True, slots=True)
 class QueryRecord:

@@ -72,7 +72,9 @@ def show(
         place = {"partition": letter.partition, "offset": letter.offset, "digest": letter.digest}
         output.data_json({**told, **place, "raw": letter.raw.decode("utf-8", "backslashreplace")})
         return
-    output.note(f"{letter.reason}\n{letter.source}, {letter.partition}, byte {letter.offset}")
+    from tamis.store import place_text
+
+    output.note(f"{letter.reason}\n{place_text(letter.source, letter.partition, letter.offset, letter.digest)}")
     output.hint("mend it there, or put a mended copy into the adapter's folder: it is read as a new message")
     sys.stdout.flush()
     sys.stdout.buffer.write(letter.raw)
@@ -80,5 +82,7 @@ def show(
 
 def _where(row: dict[str, Any]) -> str:
     if row["kind"] == "letter":
-        return f"{row['source']}, {row['partition']}, byte {row['offset']}"
+        from tamis.store import place_text
+
+        return place_text(row["source"], row["partition"], row["offset"], row["digest"])
     return f"{row['query']} to {row['delivery']}"

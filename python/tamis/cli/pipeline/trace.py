@@ -65,6 +65,8 @@ def _unknown(message: str, memory: Memory) -> str:
 
 
 def _lines(found: Trace, deliveries: dict[str, list[DeliveryRecord]], steps: list[DeliveryStep]) -> Iterator[str]:
+    from tamis.store import place_text
+
     readings = _readings(found)
     if found.places:
         properties = properties_of(found.places[0].properties)
@@ -72,10 +74,10 @@ def _lines(found: Trace, deliveries: dict[str, list[DeliveryRecord]], steps: lis
         yield from (f"  {name}: {properties[name]}" for name in ("subject", "author", "date") if properties.get(name))
     elif found.seen:
         yield f"Message {found.seen[0].message_id or found.seen[0].digest}"
-    for number, ((source, partition, offset, _), records) in enumerate(readings.items()):
+    for number, (place, records) in enumerate(readings.items()):
         again = "found again, so nobody is told twice" if number else "found"
         read = ", ".join(f"{_time(it.at)} in batch {it.batch_id}" for it in records)
-        yield f"{again}: {source}, {partition}, byte {offset}" + (f", read {read}" if read else "")
+        yield f"{again}: {place_text(*place)}" + (f", read {read}" if read else "")
     for letter in found.dead_letters:
         yield f"could not be read: dead letter {letter.number}, {_time(letter.created_at)}: {letter.reason}"
     if found.seen and not found.notifications:

@@ -51,6 +51,14 @@ def message_columns(frame: DataFrame, asked: Asked | None = None) -> dict[str, C
     return columns or {"topic": F.lit("")}
 
 
+def either(first: Asked, other: Asked, names: Iterable[str]) -> tuple[list[str], bool, bool]:
+    """Return what one or the other asks for."""
+    wanted = list(names)
+    (some, topic, body), (more, other_topic, other_body) = first(wanted), other(wanted)
+    asked = {*some, *more}
+    return [name for name in wanted if name in asked], topic or other_topic, body or other_body
+
+
 def _wanted(names: list[str], asked: Asked | None) -> list[str]:
     """Return those of `names` that queries ask for."""
     if asked is None:

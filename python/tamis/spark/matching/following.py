@@ -5,12 +5,11 @@ They map the snapshot that it names and apply the changes since; so a change cos
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,30 +20,23 @@ from pyspark.sql import SparkSession
 from tamis._core import Query
 from tamis.closing import Closing
 from tamis.engine.replica import Addition
+from tamis.engine.shards import SHARDS_MAX
 from tamis.errors import TamisError
 from tamis.query import compile_in_file, load_query_file
 from tamis.query.hierarchy import Parents, refuse_missing
 from tamis.query.rules import compile_rule, rule_texts
 from tamis.spark.interpreters import check_python, is_connect, is_local
-from tamis.spark.matching.recorded import RecordedEngine
+from tamis.spark.matching.followed_state import FollowedState, InOneFile, InShards, Step
 from tamis.spark.matching.store_queries import StoreQueries
-from tamis.spark.matching.worker import State
+from tamis.spark.matching.worker import AnyState
 from tamis.spark.temporary import temporary_folder
-from tamis.store import Store
+from tamis.store import QueryRecord, Store
 
 EVERY_S: Final = 0.5
 """Time between two looks for changes, unless another one is given."""
 _FILES_KEPT: Final = 2
 
 _log = logging.getLogger("tamis.spark")
-
-
-class Step(NamedTuple):
-    """What changed since the last look: keys that go, then queries that come, and hierarchies that are replaced."""
-
-    removed: list[str]
-    added: list[Addition]
-    hierarchies: Mapping[str, Parents]
 
 
 class _Source(Protocol):
@@ -63,6 +55,7 @@ def follow(
     every_s: float = EVERY_S,
     folder: str | os.PathLike[str] | None = None,
     hierarchies: Mapping[str, Parents] | None = None,
+    shards: int = 0,
 ) -> FollowedQueries:
     """Return queries for `tamis.spark.match` and `register_function` that follow what they come from.
 
@@ -78,28 +71,34 @@ def follow(
         folder: where the driver writes and the workers read; None: a temporary one on this machine. On a cluster, and
             with Spark Connect, all machines must have it under the same path.
         hierarchies: see `match`; beside those in the file. A store has its own.
+        shards: number of shards into which the queries are cut, if they are too many for the memory of a machine: see
+            `write_shards`. 0: none.
 
     Raises:
         ConfigError, QueryError: the queries, or one of them, cannot be read.
         StoreError: the store cannot be read.
         TamisError: `queries` are none of the three.
-        ValueError: `every_s` is not positive.
+        ValueError: `every_s` is not positive, or `shards` is out of bounds.
     """
+    if not 0 <= shards <= SHARDS_MAX:
+        raise ValueError(f"shards: expected 0 to {SHARDS_MAX}, not {shards}")
     if not every_s > 0:
         raise ValueError(f"every_s: expected a positive number of seconds, not {every_s!r}")
-    return FollowedQueries(_source(queries, hierarchies or {}), every_s, folder)
+    return FollowedQueries(_source(queries, hierarchies or {}), every_s, folder, shards)
 
 
 class FollowedQueries(Closing):
     """Queries that are followed. Use them as a context manager, or call `close` when no stream needs them any more."""
 
-    def __init__(self, source: _Source, every_s: float, folder: str | os.PathLike[str] | None) -> None:
+    def __init__(self, source: _Source, every_s: float, folder: str | os.PathLike[str] | None, shards: int = 0) -> None:
         self._source, self._every_s, self.is_shared = source, every_s, folder is not None
         self._folder = temporary_folder("follow") if folder is None else Path(folder).absolute()
         self._name = f"queries-{secrets.token_hex(4)}"
         self._state_path = self._folder / f"{self._name}.json"
-        self._recorded: RecordedEngine[str] = RecordedEngine(self._folder, self._name)
-        self._files: list[Path] = []
+        self._followed: FollowedState = (
+            InShards(self._folder, self._name, shards) if shards else InOneFile(self._folder, self._name)
+        )
+        self._files: list[frozenset[Path]] = []
         self._is_written = False
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._failure: Exception | None = None
@@ -109,7 +108,7 @@ class FollowedQueries(Closing):
 
     def __len__(self) -> int:
         """Return the number of queries after the last look."""
-        return len(self._recorded.engine)
+        return len(self._followed)
 
     @property
     def asked(self) -> None:
@@ -135,7 +134,7 @@ class FollowedQueries(Closing):
         with self._lock:
             step = self._source.look()
             if step is not None:
-                self._recorded.change(step.removed, step.added, step.hierarchies)
+                self._followed.change(step)
                 self._source.taken()
                 self._is_written = False
             if self._is_written:
@@ -149,7 +148,7 @@ class FollowedQueries(Closing):
         self._ended.set()
         self._thread.join()
 
-    def publish(self, spark: SparkSession) -> Callable[[], State]:
+    def publish(self, spark: SparkSession) -> Callable[[], AnyState]:
         """Return a function that returns the state of the engine in a worker, at the time when it is called.
 
         Raises:
@@ -164,7 +163,7 @@ class FollowedQueries(Closing):
             )
         path = str(self._state_path)
 
-        def state() -> State:
+        def state() -> AnyState:
             from tamis.spark.matching.worker import read_state
 
             return read_state(path)
@@ -183,16 +182,16 @@ class FollowedQueries(Closing):
 
     def _write(self) -> None:
         """Tell the workers."""
-        path, changes, _ = self._recorded.state()
-        if path not in self._files:
-            self._files.append(path)
-        text = json.dumps({"path": str(path), "changes": [change.decode() for change in changes]})
+        text, files = self._followed.write()
+        if files not in self._files:
+            self._files.append(files)
         new = self._state_path.with_suffix(".new")
         new.write_text(text, encoding="utf-8")
         new.replace(self._state_path)
         # A worker may just have read the state before.
         while len(self._files) > _FILES_KEPT:
-            self._files.pop(0).unlink(missing_ok=True)
+            for path in self._files.pop(0).difference(*self._files):
+                path.unlink(missing_ok=True)
 
 
 def _source(queries: Any, hierarchies: Mapping[str, Parents]) -> _Source:
@@ -222,12 +221,20 @@ class _OfStore:
         if revision == self._revision:
             return None
         self._next = self._queries.difference(revision)
-        added = [Addition(it.key, it.text, it.language) for it in self._next.added]
-        return Step([key for key, _ in self._next.removed], added, self._next.hierarchies)
+        added = list(map(_addition, self._next.added))
+        return Step([key for key, _ in self._next.removed], added, self._next.hierarchies, self._everything)
 
     def taken(self) -> None:
         self._queries.go(self._next)
         self._revision = self._next.revision
+
+    def _everything(self) -> tuple[Iterator[Addition], Mapping[str, Parents]]:
+        revision = self._next.revision
+        return map(_addition, self._store.each_query_at(revision)), self._store.hierarchies_at(revision)
+
+
+def _addition(record: QueryRecord) -> Addition:
+    return Addition(record.key, record.text, record.language)
 
 
 class _Rules(NamedTuple):
@@ -254,7 +261,9 @@ class _OfRules:
         # An unchanged query may need a hierarchy that is gone.
         checked = texts if trees.keys() - hierarchies.keys() else [it.key for it in added]
         refuse_missing(((f"query '{key}'", compiled(key, *texts[key])) for key in checked), hierarchies)
-        return Step(removed, added, moved) if added or removed or moved else None
+        if not (added or removed or moved):
+            return None
+        return Step(removed, added, moved, lambda: ((Addition(key, *it) for key, it in texts.items()), hierarchies))
 
     def taken(self) -> None:
         self._known = self._next

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,14 +19,14 @@ from tamis.errors import TamisError
 from tamis.name_hints import did_you_mean
 from tamis.query.hierarchy import Parents
 from tamis.spark.matching.columns import message_columns
-from tamis.spark.matching.rules import RuleSet, is_folder, rules_of
-from tamis.spark.matching.sharded import ShardedRules, copies_of, part_names, put_together
+from tamis.spark.matching.rules import RuleSet, rules_of
+from tamis.spark.matching.shards.rules import ShardedRules, copies_of, part_names, put_together
 from tamis.spark.matching.worker import Errors
 
 _WORKER: Final = "tamis.spark.matching.worker"
-_SHARD_WORKER: Final = "tamis.spark.matching.shard_worker"
+_SHARD_WORKER: Final = "tamis.spark.matching.shards.worker"
 _SHARD: Final = "\0shard"
-"""The name of the last column of `tamis.spark.matching.shard_worker.match_in_shards`."""
+"""The name of the last column of `tamis.spark.matching.shards.worker.match_in_shards`."""
 _ROUTED: Final = "struct<shards: array<int>, error: string>"
 _EXPLAINED: Final = (
     "struct<result: boolean, predicates: array<struct<text: string, value: string, result: boolean>>, "
@@ -69,21 +68,18 @@ def match(
         TypeError: a key is not text, and `ids` is false.
         ValueError: `errors` is none of the three.
         TamisError: when the function is called: the DataFrame has a column of the new name already, or one of a type
-            that its part of the message cannot have; or it is a stream, and the queries are shards.
+            that its part of the message cannot have.
 
     Cost: at most 1.3 times an Arrow UDF of the same signature that returns a constant, with 10,000 queries. Shards: see
-    docs/sizing.md; the order of the rows is lost.
+    docs/sizing.md; the rows of a batch lose their order.
     """
     check_errors(errors)
-    if is_folder(queries):
-        if hierarchies:
-            raise TamisError("hierarchies: shards have theirs from `write_shards`; expected none beside them")
-        shards = ShardedRules(Path(queries))
-        return lambda frame: _match_sharded(frame, shards, column, ids=ids, errors=errors)
     rules = rules_of(queries, hierarchies)
     returned = returned_type(ids, errors)
 
     def add_matched(frame: DataFrame) -> DataFrame:
+        if isinstance(rules, ShardedRules) and not frame.isStreaming:
+            return _match_sharded(frame, rules, column, ids=ids, errors=errors)
         new = _new_columns(frame, column, errors)
         inputs = message_columns(frame, rules.asked)
         state = rules.publish(frame.sparkSession)
@@ -100,11 +96,6 @@ def match(
 def _match_sharded(frame: DataFrame, rules: ShardedRules, column: str, *, ids: bool, errors: Errors) -> DataFrame:
     """Add the column ``matched`` to rows that go to the shards in which they can match."""
     new = _new_columns(frame, column, errors)
-    if frame.isStreaming:
-        raise TamisError(
-            "match: expected a batch, not a stream: what was found for a row in several shards is put together at its "
-            "end; in a stream, match shards in foreachBatch"
-        )
     state, parts = rules.publish(frame.sparkSession), message_columns(frame, rules.directory.asked)
     routed = worker_column(parts, state, "route_rows", _ROUTED, _SHARD_WORKER, errors=errors)
     copies = copies_of(frame, list(parts.values()), routed, rules)

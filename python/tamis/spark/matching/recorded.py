@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Generic, NamedTuple
+from typing import Final, Generic, NamedTuple
 
 from tamis.engine import Engine
 from tamis.engine.keys import K
 from tamis.engine.replica import Addition, change_engine
 from tamis.query.hierarchy import Parents
 from tamis.query.predicates import open_registered
-from tamis.spark.matching.columns import Asked
+from tamis.spark.matching.columns import Asked, either
 
 CHANGED_MAX: Final = 1_000
 """Maximum number of queries in a change that workers apply; after a larger one, they get a new file."""
@@ -80,14 +80,6 @@ class RecordedEngine(Generic[K]):
             self._number += 1
             self._added = Engine()
             # The file never changes, so that what it asks for is found once, and not after each change of the engine.
-            asked = functools.partial(_asked, open_registered(path), self._added)
+            asked = functools.partial(either, open_registered(path).asked, self._added.asked)
             self._state = RecordedState(path, (), asked)
         return self._state
-
-
-def _asked(saved: Engine[Any], added: Engine[Any], names: Iterable[str]) -> tuple[list[str], bool, bool]:
-    """Return what the queries of two engines ask for."""
-    wanted = list(names)
-    (first, topic, body), (second, other_topic, other_body) = saved.asked(wanted), added.asked(wanted)
-    either = {*first, *second}
-    return [name for name in wanted if name in either], topic or other_topic, body or other_body

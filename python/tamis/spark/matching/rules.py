@@ -20,6 +20,7 @@ from tamis.query.rules import compile_rules
 from tamis.spark.interpreters import check_python, is_connect
 from tamis.spark.matching.columns import Asked
 from tamis.spark.matching.following import FollowedQueries
+from tamis.spark.matching.shards.rules import ShardedRules
 from tamis.spark.matching.shipping import ship, state_of
 from tamis.spark.matching.worker import State
 from tamis.spark.temporary import temporary_folder
@@ -52,7 +53,7 @@ class RuleSet(NamedTuple):
             TypeError: a key cannot be saved.
         """
         if is_folder(queries):
-            raise TamisError(f"{queries}: expected one file of queries, not a folder; only `match` takes shards")
+            raise TamisError(f"{queries}: expected one file of queries, not a folder of shards; name the file of one")
         is_path = isinstance(queries, (str, os.PathLike))
         is_snapshot = is_path and Path(queries).suffix == SNAPSHOT_SUFFIX
         if hierarchies and (is_snapshot or isinstance(queries, Engine)):
@@ -80,12 +81,18 @@ class RuleSet(NamedTuple):
         return state_of(ship(spark, self.path).location)
 
 
-def rules_of(queries: Any, hierarchies: Mapping[str, Parents] | None = None) -> RuleSet | FollowedQueries:
-    """Return what `match` takes: queries that are followed, or any others as they are now.
+def rules_of(
+    queries: Any, hierarchies: Mapping[str, Parents] | None = None
+) -> RuleSet | FollowedQueries | ShardedRules:
+    """Return what `match` takes: queries that are followed, those in shards, or any others as they are now.
 
     Raises:
-        As `RuleSet.of`.
+        As `RuleSet.of` and `ShardedRules`.
     """
+    if is_folder(queries):
+        if hierarchies:
+            raise TamisError("hierarchies: shards have theirs from `write_shards`; expected none beside them")
+        return ShardedRules(Path(queries))
     if not isinstance(queries, FollowedQueries):
         return RuleSet.of(queries, hierarchies)
     if hierarchies:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +16,7 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from tamis.spark.interpreters import is_connect, is_local
-from tamis.spark.matching.worker import State
-
-Location = Callable[[], str]
-"""Called in a worker; returns the path of the file there."""
+from tamis.spark.matching.worker import Location, ShardState, State
 
 
 class Shipped(NamedTuple):
@@ -39,8 +36,8 @@ def ship(spark: SparkSession, path: Path, kept: int = 0) -> Shipped:
 
     Args:
         spark: the session.
-        path: the file, which is never changed. Its name is unique in the session, and ends with ``-NUMBER.tamis`` if
-            an executor may remove its older files.
+        path: the file, which is never changed. Its name is unique in the session, and ends with ``-NUMBER`` before its
+            suffix if an executor may remove older files of the name.
         kept: the smallest number of a file of the same name that is still used; executors remove older ones.
     """
     if is_connect(spark):
@@ -65,6 +62,25 @@ def state_of(location: Location, changes: tuple[bytes, ...] = ()) -> Callable[[]
     return lambda: (location(), changes)
 
 
+def shards_of(
+    directory: Location,
+    snapshots: Sequence[Location],
+    positions: Sequence[Location],
+    since: tuple[bytes, bytes, Callable[[], State] | None] = (b"", b"", None),
+) -> Callable[[], ShardState]:
+    """Return a function that returns the state of shards in a worker. A file is fetched there when it is first used.
+
+    Args:
+        directory: of the directory.
+        snapshots: of the snapshot of each shard.
+        positions: of the positions of each shard.
+        since: the other parts of the state: what left, hierarchies, and what came.
+    """
+    files = directory, list(snapshots), list(positions)
+    gone, hierarchies, changed = since
+    return lambda: (files, gone, hierarchies, changed() if changed is not None else None)
+
+
 class _Content:
     """A file on its way: pickling it takes the bytes along, and unpickling it gives the path of a file with them."""
 
@@ -83,8 +99,8 @@ def unpack(name: str, content: bytes, kept: int) -> str:
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
             file.write(content)
         Path(file.name).replace(path)
-    for other in folder.glob(f"{_series(path)}-*{path.suffix}"):
-        if _number(other) < kept:
+    for other in folder.glob(f"{series_of(path)}-*{path.suffix}"):
+        if number_of(other) < kept:
             other.unlink(missing_ok=True)
     return str(path)
 
@@ -93,11 +109,13 @@ def _unpacked(broadcast: Any) -> str:
     return str(broadcast.value)
 
 
-def _series(path: Path) -> str:
+def series_of(path: Path) -> str:
+    """Return what the names of a file and of those that replace it have in common."""
     return path.stem.rpartition("-")[0]
 
 
-def _number(path: Path) -> int:
+def number_of(path: Path) -> int:
+    """Return the number at the end of a file's name; 0 without one."""
     number = path.stem.rpartition("-")[2]
     return int(number) if number.isdecimal() else 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from tamis.query.hierarchy import Parents
@@ -17,6 +17,9 @@ class QuerySource(Protocol):
 
     def queries_at(self, revision: int) -> Sequence[QueryRecord]:
         """Return the queries valid at `revision`, in the order in which they were added."""
+
+    def each_query_at(self, revision: int) -> Iterator[QueryRecord]:
+        """Yield those of `queries_at`, which are not in memory at once."""
 
     def queries_of(self, keys: Collection[str], revision: int) -> Sequence[QueryRecord]:
         """Return those of `queries_at` that have one of the given keys."""
@@ -49,6 +52,18 @@ class StoreQueries:
         self._revision: int | None = None
         self._versions: dict[str, int] = {}
         self._hierarchies: dict[str, Parents] = {}
+
+    def read_all(self, revision: int) -> tuple[Iterator[QueryRecord], Mapping[str, Parents]]:
+        """Return all queries of a revision, one after another, and its hierarchies; and go there at the end of them."""
+        hierarchies = self._source.hierarchies_at(revision)
+        return self._each(revision, dict(hierarchies)), hierarchies
+
+    def _each(self, revision: int, hierarchies: dict[str, Parents]) -> Iterator[QueryRecord]:
+        versions = {}
+        for record in self._source.each_query_at(revision):
+            versions[record.key] = record.version
+            yield record
+        self._revision, self._versions, self._hierarchies = revision, versions, hierarchies
 
     def difference(self, revision: int) -> Difference:
         """Return the way to the queries of a revision, which may be an earlier one.

@@ -8,9 +8,9 @@ import functools
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from tamis._core import read_messages
 from tamis.engine.replica import EngineChange, apply_change
 from tamis.errors import SnapshotError
 from tamis.query.predicates import open_registered
+
+if TYPE_CHECKING:
+    from tamis.spark.matching.shards.engine import ShardedEngine
 
 Errors = Literal["raise", "null", "column"]
 
@@ -44,9 +47,17 @@ _EXPLAINED = pa.struct(
 
 State = tuple[str, tuple[bytes, ...]]
 """An engine's state: the path of a snapshot here, and the changes since then (`tamis.engine.replica`), oldest first."""
+Location = Callable[[], str]
+"""Called in a worker; returns the path of a file there."""
+ShardFiles = tuple[Location, Sequence[Location], Sequence[Location]]
+"""The directory, and the snapshot and the positions of each shard; called in a worker, each returns a path there."""
+ShardState = tuple[ShardFiles, bytes, bytes, State | None]
+"""The state of queries in shards: the arguments of `tamis.spark.matching.shards.engine.ShardedEngine`."""
+AnyState = State | ShardState
+"""The state of an engine, or of queries in shards."""
 
 
-def read_state(path: str) -> State:
+def read_state(path: str) -> AnyState:
     """Return the state that is in a file now, which `tamis.spark.matching.following` writes.
 
     Cost: 2 µs if the file is the one that was read last.
@@ -56,9 +67,21 @@ def read_state(path: str) -> State:
 
 
 @functools.lru_cache(maxsize=ENGINES_MAX)
-def _read_state(path: str, _inode: int, _mtime_ns: int) -> State:
+def _read_state(path: str, _inode: int, _mtime_ns: int) -> AnyState:
     state = json.loads(Path(path).read_text(encoding="utf-8"))
+    if "directory" not in state:
+        return _one_file(state)
+    directory, *others = (_places(state[name]) for name in ("directory", "snapshots", "positions"))
+    files = directory[0], others[0], others[1]
+    return files, bytes.fromhex(state["gone"]), state["hierarchies"].encode(), _one_file(state["changed"])
+
+
+def _one_file(state: dict[str, Any]) -> State:
     return state["path"], tuple(change.encode() for change in state["changes"])
+
+
+def _places(paths: str | list[str]) -> list[Location]:
+    return [functools.partial(str, path) for path in ([paths] if isinstance(paths, str) else paths)]
 
 
 def open_engine(state: State) -> Engine:
@@ -106,8 +129,26 @@ class _Opened:
         self._engine.match({})  # the first match checks the whole index: the time of no message should include that
 
 
+def engine_in(state: AnyState) -> Engine | ShardedEngine:
+    """Return the engine in a state, or what matches as one in shards.
+
+    Raises:
+        As `open_engine`.
+    """
+    if len(state) == 2:
+        return open_engine(state)
+    from tamis.spark.matching.shards.engine import open_sharded
+
+    return open_sharded(state)
+
+
 def match_rows(
-    state: State, names: Sequence[str], columns: Sequence[pa.Array], *, ids: bool = False, errors: Errors = "raise"
+    state: AnyState,
+    names: Sequence[str],
+    columns: Sequence[pa.Array],
+    *,
+    ids: bool = False,
+    errors: Errors = "raise",
 ) -> pa.Array:
     """Return the subscriptions that each row satisfies: list<string>, their keys.
 
@@ -123,7 +164,7 @@ def match_rows(
         TypeError: a key is not text.
         ValueError: a row cannot be read, and `errors` says raise.
     """
-    engine = open_engine(state)
+    engine = engine_in(state)
     result = engine.match_batch(pa.Table.from_arrays(list(columns), names=list(names)), errors=errors)
     found = result.field("ids") if errors == "column" else result
     matched = _signed(found) if ids else _keys(engine, found)
@@ -132,7 +173,7 @@ def match_rows(
     return pa.StructArray.from_arrays([matched, result.field("error")], names=["matched", "error"])
 
 
-def match_message(state: State, message: pa.Array, *, ids: bool = False, errors: Errors = "raise") -> pa.Array:
+def match_message(state: AnyState, message: pa.Array, *, ids: bool = False, errors: Errors = "raise") -> pa.Array:
     """Match messages in one column: a struct of all parts, or what is allowed for ``properties``."""
     if not pa.types.is_struct(message.type) or {field.name for field in message.type} == {"value", "metadata"}:
         return match_rows(state, ["properties"], [message], ids=ids, errors=errors)
@@ -157,38 +198,46 @@ def _explanation(engine: Engine, key: str, properties: dict[str, Any], topic: st
     return {"result": found.result, "predicates": predicates, "missing": list(found.missing)}
 
 
-def match_ids_timed(state: State, names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
+def match_ids_timed(state: AnyState, names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
     """Return the ids of each row, and the time that matching took: struct<ids: list<int64>, us: double, error: string>.
 
     A row that cannot be read has no ids, and the reason in ``error``.
 
     The last rows, up to `TIMED_ROWS_MAX`, are matched one by one. Their ``us`` is the CPU time of the thread, less that
     of a call without rows: workers share the cores with Spark, and waiting for a core says nothing about matching. The
-    ``us`` of the other rows is null.
+    ``us`` of the other rows is null. In shards, which are opened one after another, rows are matched together, and the
+    ``us`` of each is the mean of all.
     """
-    engine, count = open_engine(state), len(columns[0])
+    engine, count = engine_in(state), len(columns[0])
     batch = pa.RecordBatch.from_arrays(list(columns), names=list(names))
+    if not isinstance(engine, Engine):
+        found, us = _match_timed(engine, batch)
+        return _timed(found, [us / max(count, 1)] * count)
     first_timed = max(0, count - TIMED_ROWS_MAX)
     call_us = min(_match_timed(engine, batch.slice(0, 0))[1] for _ in range(5))
     rows = [_match_timed(engine, batch.slice(row, 1)) for row in range(first_timed, count)]
     found = pa.concat_arrays([_match_all(engine, batch.slice(0, first_timed)), *(row for row, _ in rows)])
     times = [None] * first_timed + [max(0.0, us - call_us) for _, us in rows]
+    return _timed(found, times)
+
+
+def _timed(found: pa.StructArray, times: list[float | None]) -> pa.StructArray:
     parts = [_signed(found.field("ids")), pa.array(times, pa.float64()), found.field("error")]
     return pa.StructArray.from_arrays(parts, names=["ids", "us", "error"])
 
 
-def _match_all(engine: Engine, batch: pa.RecordBatch) -> pa.StructArray:
+def _match_all(engine: Engine | ShardedEngine, batch: pa.RecordBatch) -> pa.StructArray:
     return engine.match_batch(batch, errors="column")
 
 
-def _match_timed(engine: Engine, batch: pa.RecordBatch) -> tuple[pa.StructArray, float]:
+def _match_timed(engine: Engine | ShardedEngine, batch: pa.RecordBatch) -> tuple[pa.StructArray, float]:
     """Return the ids for each row of `batch`, and the CPU time of the call in µs."""
     started = time.thread_time_ns()
     found = _match_all(engine, batch)
     return found, (time.thread_time_ns() - started) / 1000
 
 
-def _keys(engine: Engine, ids: pa.ListArray) -> pa.ListArray:
+def _keys(engine: Engine | ShardedEngine, ids: pa.ListArray) -> pa.ListArray:
     """Return the keys of ids, as text."""
     column = _column_of(engine)
     column.make_room()
@@ -205,7 +254,7 @@ class KeyColumn:
         engine: a snapshot that is open.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine | ShardedEngine) -> None:
         self._engine = engine
         self._keys: pa.StringArray = pa.array([], pa.string())
         self._positions: _Numbers = np.empty(0, np.int32)  # by id
@@ -252,7 +301,7 @@ class KeyColumn:
 
 
 @functools.lru_cache(maxsize=ENGINES_MAX)
-def _column_of(engine: Engine) -> KeyColumn:
+def _column_of(engine: Engine | ShardedEngine) -> KeyColumn:
     return KeyColumn(engine)
 
 

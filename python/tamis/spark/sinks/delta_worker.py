@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.spark.matching.worker import State
+from tamis.spark.matching.worker import AnyState
 from tamis.spark.sinks.names import COUNTED, NamedQueries, NamedQuery, counted, named
 
 _BATCH = [("stream", pa.string()), ("batch_id", pa.int64())]
@@ -38,7 +38,13 @@ _GROUP_CHARACTERS = 16 << 20  # rows of one row group, which is in memory at onc
 
 
 def write_rows(
-    state: State, batches: Iterator[pa.RecordBatch], *, folder: str, source: str, stream: str, batch_id: int
+    state: AnyState,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    folder: str,
+    source: str,
+    stream: str,
+    batch_id: int,
 ) -> Iterator[pa.RecordBatch]:
     """Write all rows of a partition; return what was counted, and the files, which are on disk.
 
@@ -60,7 +66,7 @@ def write_rows(
 class _Rows:
     """The rows of one partition on their way to the tables."""
 
-    def __init__(self, state: State, folder: Path, constant: dict[str, Any]) -> None:
+    def __init__(self, state: AnyState, folder: Path, constant: dict[str, Any]) -> None:
         self._queries, self._source = NamedQueries(state, NamedQuery), constant["source"]
         self._files = {name: _File(folder / name, schema, constant) for name, schema in TABLES.items()}
         self._counts: Counter[int] = Counter()

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from tamis.spark.matching.worker import State, open_engine
+from tamis.spark.matching.worker import AnyState, engine_in
 
 COUNTED = pa.schema([("kind", pa.string()), ("key", pa.string()), ("count", pa.int64())])
 """The result of a task: the number of messages that ``matched`` or are ``dead``, and of matches of each ``query``."""
@@ -41,8 +41,8 @@ class NamedQueries(Generic[Q]):
         kind: a function that makes a query from its key and version.
     """
 
-    def __init__(self, state: State, kind: type[Q]) -> None:
-        self._engine, self._kind = open_engine(state), kind
+    def __init__(self, state: AnyState, kind: type[Q]) -> None:
+        self._engine, self._kind = engine_in(state), kind
         self._known: dict[int, Q] = {}
 
     def of(self, ids: Sequence[int]) -> list[Q]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from tamis.errors import StoreError
-from tamis.spark.matching.worker import State
+from tamis.spark.matching.worker import AnyState
 from tamis.spark.sinks.names import NamedQueries, NamedQuery, counted, named
 from tamis.spark.sinks.seen_rows import results_of, seen_of
 from tamis.store.postgres import WAIT_S, connect, explain, is_lost
@@ -29,7 +29,7 @@ class ServerLostError(RuntimeError):
 
 
 def copy_rows(
-    state: State,
+    state: AnyState,
     batches: Iterator[pa.RecordBatch],
     *,
     conninfo: str,
@@ -76,7 +76,7 @@ class _Copy:
     """The rows of one partition on their way to the server."""
 
     def __init__(
-        self, connection: psycopg.Connection[Any], staging: Staging, source: str, state: State, first: int
+        self, connection: psycopg.Connection[Any], staging: Staging, source: str, state: AnyState, first: int
     ) -> None:
         self._connection, self._staging, self._source = connection, staging, source
         self._queries = NamedQueries(state, _Query)

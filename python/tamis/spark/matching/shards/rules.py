@@ -16,8 +16,9 @@ from tamis.engine.shard_directory import DIRECTORY, ShardDirectory
 from tamis.engine.shards import positions_path, snapshot_path
 from tamis.errors import ConfigError
 from tamis.spark.interpreters import check_python, is_connect
-from tamis.spark.matching.shard_worker import ShardFiles
-from tamis.spark.matching.shipping import Location, ship
+from tamis.spark.matching.columns import Asked
+from tamis.spark.matching.shipping import shards_of, ship
+from tamis.spark.matching.worker import Location, ShardState
 from tamis.spark.temporary import temporary_folder
 
 
@@ -48,8 +49,13 @@ class ShardedRules:
         self._snapshots = [_kept(snapshot_path(folder, it), kept, str(it)) for it in numbers]
         self._positions = [_kept(positions_path(folder, it), kept, str(it)) for it in numbers]
 
-    def publish(self, spark: SparkSession) -> Callable[[], ShardFiles]:
-        """Return a function that returns the files in a worker. Those on another machine are copied when first used."""
+    @property
+    def asked(self) -> Asked:
+        """A function that returns which parts of messages the queries ask for."""
+        return self.directory.asked
+
+    def publish(self, spark: SparkSession) -> Callable[[], ShardState]:
+        """Return a function that returns the state in a worker. Files on another machine are copied when first used."""
         if not is_connect(spark):
             check_python(spark)
 
@@ -57,8 +63,7 @@ class ShardedRules:
             return ship(spark, path).location
 
         directory = shipped(self._directory_path)
-        files = directory, list(map(shipped, self._snapshots)), list(map(shipped, self._positions))
-        return lambda: files
+        return shards_of(directory, list(map(shipped, self._snapshots)), list(map(shipped, self._positions)))
 
 
 def _kept(path: Path, folder: Path, number: str) -> Path:
@@ -79,7 +84,7 @@ def copies_of(frame: DataFrame, parts: list[Column], routed: Column, rules: Shar
     Args:
         frame: the rows.
         parts: the parts of their messages.
-        routed: struct<shards, error>, as `tamis.spark.matching.shard_worker.route_rows` returns it.
+        routed: struct<shards, error>, as `tamis.spark.matching.shards.worker.route_rows` returns it.
         rules: the shards. The rows of those that every message meets are divided further.
 
     Returns:
