@@ -10,7 +10,7 @@ import pytest
 
 from tamis.adapters import manager as manager_module
 from tamis.adapters.adapter import Adapter
-from tamis.adapters.manager import HEALTHY_S, ONCE_TRIES, RETRY_S, AdapterManager, reason
+from tamis.adapters.manager import HEALTHY_S, LATE_TRIES, ONCE_TRIES, RETRY_S, AdapterManager, reason
 from tamis.errors import AdapterError
 from tamis.store import Store
 
@@ -107,6 +107,22 @@ def test_a_run_that_ends_by_itself_tries_an_adapter_three_times(workshop: Worksh
         workshop.now += wait_s * JITTER
     workshop.manager.look()
     assert workshop.manager.is_done()
+
+
+def test_python_that_is_late_on_a_busy_machine_is_tried_more_often(workshop: Workshop) -> None:
+    workshop.bad_path.touch()
+    workshop.manager.look()
+    workshop.queries["good"][-1].isActive = False
+    for _ in range(LATE_TRIES):
+        assert not workshop.manager.is_done()
+        workshop.queries["bad"][-1].fail(RuntimeError("Python worker failed to connect back."))
+        workshop.manager.look()
+        workshop.now += RETRY_S[0] * JITTER
+        if not workshop.manager.is_done():
+            workshop.manager.look()
+            assert workshop.manager.list()["bad"] == "running"
+    assert len(workshop.queries["bad"]) == LATE_TRIES
+    assert workshop.manager.list() == {"bad": "failed", "good": "finished"}
 
 
 def test_it_does_what_the_store_desires(workshop: Workshop) -> None:

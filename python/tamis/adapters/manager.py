@@ -27,8 +27,12 @@ RETRY_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0)
 third is added, so that many adapters do not come back at the same moment."""
 ONCE_TRIES: Final = 3
 """Number of times that a run that ends by itself starts an adapter that fails."""
+LATE_TRIES: Final = 20
+"""The same for one whose Python did not start in time: on a busy machine that says nothing about the adapter."""
 HEALTHY_S: Final = 60.0
 """An adapter that has run for this time begins again with the first of `RETRY_S` if it fails."""
+_LATE = "Python worker failed to connect back"
+"""What Spark says of a Python worker that did not start in time, ten seconds."""
 
 
 class RunningQuery(Protocol):
@@ -81,6 +85,7 @@ class _Managed:
     status: str = "stopped"
     error: str | None = None
     failures: int = 0
+    late: int = 0
     started_at: float = 0.0
     retry_at: float = 0.0
 
@@ -131,10 +136,11 @@ class AdapterManager:
             return self._find(name).error
 
     def is_done(self) -> bool:
-        """Return whether no adapter runs, and each that failed was tried `ONCE_TRIES` times."""
+        """Return whether no adapter runs, and each that failed had its tries: `ONCE_TRIES`, or `LATE_TRIES` if late."""
         with self._lock:
             return not any(
-                managed.status == "running" or (managed.status == "failed" and managed.failures < ONCE_TRIES)
+                managed.status == "running"
+                or (managed.status == "failed" and managed.failures < ONCE_TRIES and managed.late < LATE_TRIES)
                 for managed in self._managed.values()
             )
 
@@ -232,14 +238,17 @@ class AdapterManager:
             self._become(managed, status, reason(error))
         else:
             self._become(managed, status)
-        managed.failures = 0
+        managed.failures = managed.late = 0
 
     def _fail(self, managed: _Managed, error: str) -> None:
         if self._clock() - managed.started_at >= HEALTHY_S and managed.started_at:
-            managed.failures = 0
+            managed.failures = managed.late = 0
         wait_s = RETRY_S[min(managed.failures, len(RETRY_S) - 1)]
         managed.retry_at = self._clock() + wait_s * random.uniform(1.0, 4 / 3)  # noqa: S311 - no secret
-        managed.failures += 1
+        if _LATE in error:
+            managed.late += 1
+        else:
+            managed.failures += 1
         self._become(managed, "failed", error)
 
     def _become(self, managed: _Managed, status: str, error: str | None = None) -> None:

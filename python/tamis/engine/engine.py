@@ -435,7 +435,8 @@ class Engine(Generic[K]):
         """Measure matching inside the core, one message after another, in this thread and without the GIL.
 
         Args:
-            messages: properties, topic and body of each; or the bytes of a record in JSON, whose reading is measured too.
+            messages: properties, topic and body of each; or the bytes of a record in JSON; reading it is
+                measured too.
             warm_up: number of rounds through all messages before measuring.
             rounds: number of measured rounds.
 
