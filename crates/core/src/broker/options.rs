@@ -52,7 +52,7 @@ impl Default for BrokerOptions {
             consumers_max: 65_536,
             streams_max: 16_384,
             confirms_received: false,
-            turn_budget: 2048,
+            turn_budget: 8192,
             queries: QueryLimits::default(),
             addresses: Addresses::default(),
             seed: 0,

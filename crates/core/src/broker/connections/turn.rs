@@ -16,9 +16,9 @@ const MEASURED_STEPS: u32 = 64;
 /// The turns that fit into a round: all calls between two of [`Broker::work`](crate::broker::Broker::work).
 const TURNS_A_ROUND: u32 = 2;
 /// The part of its budget that a turn has when the round is used up: enough for what most clients ask for.
-const LATE_PART: u32 = 16;
+const LATE_PART: u32 = 64;
 /// The part of a turn's budget that all readers of streams together have in a round: about a quarter of a millisecond.
-const READERS_PART: u32 = 2;
+const READERS_PART: u32 = 8;
 /// The part of that which they have while somebody publishes now and then and waits for the answer.
 const ATTENTIVE_PART: u32 = 4;
 /// The number of rounds without such a client after which they have all of it again.

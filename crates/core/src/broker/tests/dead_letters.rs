@@ -32,7 +32,7 @@ struct World {
 /// A broker whose journal takes a quarter of a megabyte before publishers wait.
 fn opened(disk: &SimulatedDisk, memory_bytes_max: u64, faults: Faults) -> TestBroker {
     let journal = DurableOptions { segment_bytes: 1 << 20, pending_bytes_max: 1 << 20 };
-    let options = BrokerOptions { memory_bytes_max, turn_budget: 8192, ..BrokerOptions::default() };
+    let options = BrokerOptions { memory_bytes_max, ..BrokerOptions::default() };
     let mut world = TestBroker::open_journal(disk, options, Easy::default(), journal).expect("opened").0;
     world.broker.faults = faults;
     world

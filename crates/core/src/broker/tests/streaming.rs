@@ -424,8 +424,8 @@ fn many_readers_that_catch_up_share_the_time_of_one() {
 fn readers_that_acknowledge_read_no_more_in_a_round_than_their_part() {
     const READERS: usize = or_few(60, 5);
     const KILOBYTES: usize = 100;
-    // A kilobyte takes 8 steps, and readers have half a turn: 10 records.
-    let options = BrokerOptions { turn_budget: 160, ..BrokerOptions::default() };
+    // A kilobyte takes 8 steps, and readers have an eighth of a turn: 10 records.
+    let options = BrokerOptions { turn_budget: 640, ..BrokerOptions::default() };
     let disk = SimulatedDisk::new();
     let mut world = TestBroker::on_disk(&disk, options).0;
     let id = world.connect();

@@ -142,7 +142,7 @@ fn a_turn_ends_in_time_though_its_steps_take_long() {
         world.broker.receive(id, &binds("bound", 500), 0);
         bound(&world, "bound")
     });
-    assert!(done[0] > 100 && done[1] < 50, "{done:?} bindings in the first turn");
+    assert!(done[0] > 400 && done[1] < 50, "{done:?} bindings in the first turn");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn when_a_round_is_used_up_turns_are_short_until_the_next() {
         })
         .collect();
     assert!(done[..2].iter().all(|count| *count > 300), "{done:?}");
-    assert!(done[5] < 30, "{done:?}");
+    assert!(done[5] < 10, "{done:?}");
     world.broker.work(0);
     assert!(names.iter().map(|name| bound(&world, name)).sum::<usize>() > done.iter().sum::<usize>() + 300);
 }
