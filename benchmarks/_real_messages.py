@@ -8,15 +8,15 @@ import itertools
 import json
 import random
 import re
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import zstandard
 
-from tamis.adapters.mail.message import MailError, read_mail
+from tamis.adapters.adapter import Adapter
 
 MAIL = "data/email-spamassassin/spamassassin-dev.mbox.zst"
 EVENTS = "data/events-security/windows-misc-tactics.jsonl.zst"
@@ -30,14 +30,15 @@ _SEED = 1
 
 def mail(shared: Path) -> pa.Table:
     """Return mail: the SpamAssassin corpus if the folder `shared` has it, else that of the demo."""
-    rows = []
-    for raw in itertools.islice(_of_mbox(shared), MESSAGES_MAX):
-        try:
-            message = read_mail(raw)
-        except MailError:
-            continue
-        names = ("author", "subject", "list", "message_id", "source")
-        rows.append(({name: str(message.properties.get(name) or "") or None for name in names}, message.body))
+    names = ("author", "subject", "list", "message_id")
+    with tempfile.TemporaryDirectory() as folder:
+        _unpack_mail(shared, Path(folder))
+        read = list(itertools.islice(Adapter("mail", "mbox", folder).source().sample(MESSAGES_MAX), MESSAGES_MAX))
+    rows = [
+        ({name: str(row.properties.get(name) or "") or None for name in names}, row.body)
+        for row in read
+        if isinstance(row.properties, dict)
+    ]
     return _table("mail.inbox", rows)
 
 
@@ -61,24 +62,14 @@ def _table(topic: str, rows: list[tuple[dict[str, str | None], str | None]]) -> 
     )
 
 
-def _of_mbox(shared: Path) -> Iterator[bytes]:
+def _unpack_mail(shared: Path, folder: Path) -> None:
+    """Write files of mail to a folder."""
     if (shared / MAIL).exists():
-        with (shared / MAIL).open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as plain:
-            yield from _divided(io.BufferedReader(plain))  # type: ignore[type-var]
+        with (shared / MAIL).open("rb") as packed, (folder / "spamassassin.mbox").open("wb") as plain:
+            zstandard.ZstdDecompressor().copy_stream(packed, plain)
         return
-    for path in sorted(_DEMO.glob("*.mbox.gz")):
-        with gzip.open(path) as plain:
-            yield from _divided(plain)
-
-
-def _divided(lines: Any) -> Iterator[bytes]:
-    message: list[bytes] = []
-    for line in lines:
-        if line.startswith(b"From ") and message:
-            yield b"".join(message[1:])
-            message = []
-        message.append(line)
-    yield b"".join(message[1:])
+    for path in _DEMO.glob("*.mbox.gz"):
+        (folder / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
 
 
 def queries_of(table: pa.Table, count: int) -> list[str]:

@@ -125,8 +125,19 @@ def seconds(frame: DataFrame) -> float:
     return time.perf_counter() - started
 
 
+def by_turns(contenders: dict[str, DataFrame], runs: int) -> dict[str, float]:
+    """Return the median times of alternating runs, after one of each that does not count."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for run in range(runs + 1):
+        for name, frame in contenders.items():
+            taken = seconds(frame)
+            if run:
+                times[name].append(taken)
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
 def measure_spark(spark: SparkSession, engine: tamis.Engine, rows: int, runs: int) -> dict[str, Any]:
-    """Return the medians of alternating runs, after one of each that does not count."""
+    """Measure a match, and constants, on as many messages."""
     messages = make_messages(spark, rows)
     matches = max(
         1, round(pc.mean(pc.list_value_length(engine.match_batch(make_messages(spark, 1_000).toArrow()))).as_py())
@@ -138,13 +149,7 @@ def measure_spark(spark: SparkSession, engine: tamis.Engine, rows: int, runs: in
         "ids": messages.transform(tamis.spark.match(engine, ids=True)),
         "keys": messages.transform(tamis.spark.match(engine)),
     }
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for run in range(runs + 1):
-        for name, frame in contenders.items():
-            taken = seconds(frame)
-            if run:
-                times[name].append(taken)
-    medians = {name: statistics.median(taken) for name, taken in times.items()}
+    medians = by_turns(contenders, runs)
     return {
         "rows": rows,
         "runs": runs,
@@ -246,13 +251,7 @@ def measure_real(
         if count <= NATIVE_MAX:
             contenders["Spark's own filters"] = with_filters(messages, texts)
         check_real(contenders, matches * times)
-        taken: dict[str, list[float]] = {way: [] for way in contenders}
-        for run in range(arguments.runs + 1):
-            for way, frame in contenders.items():
-                seconds_of_run = seconds(frame)
-                if run:
-                    taken[way].append(seconds_of_run)
-        medians = {way: rows / statistics.median(values) for way, values in taken.items()}
+        medians = {way: rows / median for way, median in by_turns(contenders, arguments.runs).items()}
         of_all = {**medians, "the engine alone, one thread": table.num_rows / engine_s}
         for way, per_s in of_all.items():
             yield {

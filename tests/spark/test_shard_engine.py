@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tamis.spark.matching.shards import recorded as recorded_shards
 from tamis.spark.matching.worker import match_ids_timed, match_rows, read_state
 from tamis.spark.snapshots import KEPT_MAX, Snapshots
 from tamis.store import QueryRecord
+from tests.spark.revisits import revisits
 
 TEXTS = [
     "user = 'a'",
@@ -118,23 +118,17 @@ def test_each_revision_matches_as_in_one_engine_and_names_its_queries(
     changed: int,
 ) -> None:
     snapshots = Snapshots(History(revisions), tmp_path_factory.mktemp("work"), shards=shards)
-    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorded_shards, "CHANGED_MIN", changed)
-        used = []
-        for number, is_kept in asked:
-            revision = number % len(revisions)
-            if is_kept:
-                used.append((revision, stack.enter_context(snapshots.at(revision))))
-            with snapshots.at(revision) as made:
-                for of, snapshot in (*used, (revision, made)):  # those in use are still what they were
-                    wanted, texts = wanted_of(revisions[of]), revisions[of][0]
-                    found = match_ids_timed(snapshot.state(), *parts(MESSAGES))
-                    for ids, error, keys in zip(
-                        found.field("ids").to_pylist(), found.field("error").to_pylist(), wanted, strict=True
-                    ):
-                        assert (ids is None, error is not None) == (keys is None, keys is None)
-                        names = None if ids is None else snapshot.names_of(ids)
-                        assert names is None or sorted(names) == sorted((k, TEXTS.index(texts[k])) for k in keys or ())
+        for of, snapshot in revisits(snapshots, asked, len(revisions)):
+            wanted, texts = wanted_of(revisions[of]), revisions[of][0]
+            found = match_ids_timed(snapshot.state(), *parts(MESSAGES))
+            for ids, error, keys in zip(
+                found.field("ids").to_pylist(), found.field("error").to_pylist(), wanted, strict=True
+            ):
+                assert (ids is None, error is not None) == (keys is None, keys is None)
+                names = None if ids is None else snapshot.names_of(ids)
+                assert names is None or sorted(names) == sorted((k, TEXTS.index(texts[k])) for k in keys or ())
 
 
 @given(st.lists(REVISIONS, min_size=1, max_size=5), st.integers(1, 4), st.sampled_from([0, 1_000]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tamis.spark.matching.rules import _of_file
 from tamis.spark.matching.worker import match_rows, open_engine
 from tamis.spark.snapshots import KEPT_MAX, Snapshots
 from tamis.store import QueryRecord, Store
+from tests.spark.revisits import revisits
 
 
 class Revisions:
@@ -142,19 +142,13 @@ def test_a_snapshot_made_from_another_is_as_one_made_anew(
     changed_max: int,
 ) -> None:
     snapshots = Snapshots(History(revisions), tmp_path_factory.mktemp("work"))
-    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorded, "CHANGED_MAX", changed_max)
-        used = []
-        for number, is_kept in asked:
-            revision = number % len(revisions)
-            if is_kept:
-                used.append((revision, stack.enter_context(snapshots.at(revision))))
-            with snapshots.at(revision) as made:
-                for of, snapshot in (*used, (revision, made)):  # those in use are still what they were
-                    wanted = {(key, limit) for key, limit in revisions[of].items() if x > limit}
-                    ids = match_rows(snapshot.state(), ["x"], [pa.array([x])], ids=True).to_pylist()[0]
-                    assert set(snapshot.names_of(ids)) == wanted
-                    assert snapshot.asked(["x", "y"])[0][: len(revisions[of])][:1] == ["x"][: len(revisions[of])]
+        for of, snapshot in revisits(snapshots, asked, len(revisions)):
+            wanted = {(key, limit) for key, limit in revisions[of].items() if x > limit}
+            ids = match_rows(snapshot.state(), ["x"], [pa.array([x])], ids=True).to_pylist()[0]
+            assert set(snapshot.names_of(ids)) == wanted
+            assert snapshot.asked(["x", "y"])[0][: len(revisions[of])][:1] == ["x"][: len(revisions[of])]
 
 
 def test_a_snapshot_follows_the_hierarchies_of_its_revision(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from tamis.spark.interpreters import is_connect, is_local
-from tamis.spark.matching.worker import Location, ShardState, State
+from tamis.spark.matching.worker import Location, ShardState, State, here
 
 
 class Shipped(NamedTuple):
@@ -51,7 +51,7 @@ def ship(spark: SparkSession, path: Path, kept: int = 0) -> Shipped:
 
 def stay(path: Path, kept: int = 0) -> Shipped:
     """Leave a file where it is, for workers of this machine."""
-    return Shipped(functools.partial(str, path), _nothing)
+    return Shipped(here(path), _nothing)
 
 
 def state_of(location: Location, changes: tuple[bytes, ...] = ()) -> Callable[[], State]:

@@ -57,6 +57,11 @@ AnyState = State | ShardState
 """The state of an engine, or of queries in shards."""
 
 
+def here(path: str | Path) -> Location:
+    """Return the location of a file that has the same path in workers. It is sent by value, without tamis."""
+    return functools.partial(str, path)
+
+
 def read_state(path: str) -> AnyState:
     """Return the state that is in a file now, which `tamis.spark.matching.following` writes.
 
@@ -71,17 +76,12 @@ def _read_state(path: str, _inode: int, _mtime_ns: int) -> AnyState:
     state = json.loads(Path(path).read_text(encoding="utf-8"))
     if "directory" not in state:
         return _one_file(state)
-    directory, *others = (_places(state[name]) for name in ("directory", "snapshots", "positions"))
-    files = directory[0], others[0], others[1]
+    files = here(state["directory"]), list(map(here, state["snapshots"])), list(map(here, state["positions"]))
     return files, bytes.fromhex(state["gone"]), state["hierarchies"].encode(), _one_file(state["changed"])
 
 
 def _one_file(state: dict[str, Any]) -> State:
     return state["path"], tuple(change.encode() for change in state["changes"])
-
-
-def _places(paths: str | list[str]) -> list[Location]:
-    return [functools.partial(str, path) for path in ([paths] if isinstance(paths, str) else paths)]
 
 
 def open_engine(state: State) -> Engine:

@@ -25,7 +25,7 @@ const OLDER_LOOKED_AT: u32 = 16;
 /// The number of older messages that leave memory in one tick.
 const OLDER_A_TICK: usize = 1000;
 
-/// Maximum number of chunks of entries that are moved to disk in one call, which takes about a millisecond.
+/// Maximum number of chunks of entries that are moved to disk in one call.
 const CHUNKS_AT_ONCE: usize = 256;
 /// The time that moving them may take: a disk may be slow.
 const CHUNKS_US: Micros = 500;

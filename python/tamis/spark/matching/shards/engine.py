@@ -19,7 +19,7 @@ from tamis import Engine
 from tamis.engine.replica import EngineChange, apply_change
 from tamis.engine.shard_directory import ShardDirectory
 from tamis.spark.matching.shards.worker import OpenShard, open_directory, open_shard
-from tamis.spark.matching.worker import ENGINES_MAX, Errors, ShardFiles, ShardState, open_engine
+from tamis.spark.matching.worker import ENGINES_MAX, Errors, ShardFiles, ShardState, here, open_engine
 
 CHANGED_ID_MIN: Final = 1 << 40
 """The ids of queries that came after the shards were written begin here; those in shards have their positions."""
@@ -166,7 +166,7 @@ def open_sharded(state: ShardState) -> ShardedEngine:
 
 @functools.lru_cache(maxsize=ENGINES_MAX)
 def _sharded(directory: str, gone: bytes, hierarchies: bytes) -> ShardedEngine:
-    return ShardedEngine((functools.partial(str, directory), (), ()), gone, hierarchies)
+    return ShardedEngine((here(directory), (), ()), gone, hierarchies)
 
 
 @functools.lru_cache(maxsize=1)

@@ -18,6 +18,7 @@ from tamis.query.hierarchy import Parents
 from tamis.spark.matching.columns import Asked, either
 from tamis.spark.matching.recorded import RecordedEngine, RecordedState
 from tamis.spark.matching.shards.engine import CHANGED_ID_MIN, ShardedEngine, encode_hierarchies
+from tamis.spark.matching.worker import here
 
 CHANGED_MIN: Final = 1_000
 CHANGED_MAX: Final = 100_000
@@ -101,8 +102,8 @@ class RecordedShards(Generic[K]):
         self._replaced: dict[str, Parents] = {}
         self._changed: RecordedEngine[K] = RecordedEngine(folder, f"{name}c{number}")
         self._changed.change([], [], hierarchies)
-        files = (_place(self.paths.directory), *(tuple(map(_place, it)) for it in self.paths[1:]))
-        self._cut = ShardedEngine(files)  # type: ignore[arg-type]
+        directory, snapshots, positions = self.paths
+        self._cut = ShardedEngine((here(directory), list(map(here, snapshots)), list(map(here, positions))))
         self._left: dict[int, tuple[int, K]] = {}  # id -> the number of the change that removed it, and its key
 
     def __len__(self) -> int:
@@ -190,7 +191,3 @@ def _moved(cut: Path, folder: Path, name: str, number: int, shards: int) -> Shar
     paths = ShardPaths(moved(cut / DIRECTORY, "d"), snapshots, positions)
     cut.rmdir()
     return paths
-
-
-def _place(path: Path) -> functools.partial[str]:
-    return functools.partial(str, path)
