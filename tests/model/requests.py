@@ -132,12 +132,17 @@ def recover(world: World, number: int) -> None:
 
 
 def commit(world: World, number: int) -> None:
-    """Do all that the transaction holds, or, when there is a mistake in it, nothing."""
+    """Do all that the transaction holds, or, when there is a mistake in it, nothing.
+
+    The reason of a refusal is any of its mistakes: the specification does not say which of them comes first."""
     client = world.clients[number]
     transaction, client.transaction = client.transaction, Transaction()
-    codes = [code for _, publish in transaction.publishes for code in mistakes(world, publish)]
-    if transaction.is_broken or codes or not _fits(world, transaction):
-        close_channel(world, number, *(codes or [PRECONDITION_FAILED]))
+    codes = [mistakes(world, publish) for _, publish in transaction.publishes]
+    right = [item for item, wrong in zip(transaction.publishes, codes, strict=True) if not wrong]
+    if transaction.is_broken or not _fits(world, right):
+        codes.append([PRECONDITION_FAILED])
+    if any(codes):
+        close_channel(world, number, *(code for wrong in codes for code in wrong))
         return
     for identity, publish in transaction.publishes:
         publish_now(world, identity, publish)
@@ -146,9 +151,9 @@ def commit(world: World, number: int) -> None:
     world.expected.answers.append("Tx.CommitOk")
 
 
-def _fits(world: World, transaction: Transaction) -> bool:
-    """Return whether the queues that refuse messages have room for all of a transaction."""
-    messages = [message_of(identity, publish) for identity, publish in transaction.publishes]
+def _fits(world: World, publishes: Iterable[tuple[int, Publish]]) -> bool:
+    """Return whether the queues that refuse messages have room for all of a transaction's."""
+    messages = [message_of(identity, publish) for identity, publish in publishes]
     routes = [(message, world.route(message)) for message in messages]
     for name, queue in world.queues.items():
         sizes = [message.size for message, names in routes if name in names]

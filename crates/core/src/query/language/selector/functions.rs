@@ -114,13 +114,20 @@ impl SelectorParser<'_> {
         let reference = self.reference()?;
         self.comma()?;
         let (text, start) = self.text("a regular expression in quotes")?;
-        match Pattern::within(&text, self.compiled_bytes_left) {
-            Ok(pattern) => {
-                self.count_compiled(pattern.bytes(), start)?;
-                Ok(Predicate::Regex(reference, pattern))
-            }
-            Err(reason) => Err(self.cursor.error_at(start, "a regular expression").with_hint(reason)),
-        }
+        let pattern = match self.regexes.get(&*text) {
+            Some(pattern) => pattern.clone(),
+            None => self.compile_regex(&text, start)?,
+        };
+        self.count_compiled(pattern.bytes(), start)?;
+        Ok(Predicate::Regex(reference, pattern))
+    }
+
+    fn compile_regex(&mut self, text: &str, start: usize) -> SelectorResult<Pattern> {
+        let pattern = Pattern::within(text, self.compiled_bytes_left)
+            .map_err(|reason| self.cursor.error_at(start, "a regular expression").with_hint(reason))?
+            .ok_or_else(|| self.too_large(start))?;
+        self.regexes.insert(text.to_owned(), pattern.clone());
+        Ok(pattern)
     }
 
     fn exists(&mut self) -> SelectorResult<Predicate> {

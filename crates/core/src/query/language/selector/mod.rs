@@ -10,9 +10,11 @@ mod functions;
 mod names;
 mod values;
 
+use hashbrown::HashMap;
+
 use crate::error::QueryError;
 use crate::message::Value;
-use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference, ValueSet};
+use crate::query::expr::{Comparison, Expr, Operand, Pattern, Predicate, Reference, ValueSet};
 use crate::query::language::lexer::{Style, TokenCursor, TokenKind, is_identifier, is_reserved};
 use crate::query::like::LikePattern;
 use crate::query::warning::WarningList;
@@ -49,6 +51,7 @@ pub fn parse_within(text: &str, dialect: SelectorDialect, bytes_max: usize) -> R
         operands: Vec::new(),
         compiled_bytes_max: bytes_max,
         compiled_bytes_left: bytes_max,
+        regexes: HashMap::new(),
         warnings: WarningList::default(),
     };
     let expr = match parser.cursor.token.kind {
@@ -128,6 +131,8 @@ struct SelectorParser<'a> {
     compiled_bytes_max: usize,
     /// The memory that further patterns of the query may take.
     compiled_bytes_left: usize,
+    /// The regular expressions so far: equal ones are compiled once, since compiling is what takes longest.
+    regexes: HashMap<String, Pattern>,
     warnings: WarningList,
 }
 

@@ -372,3 +372,17 @@ fn the_figure_of_the_pnnl_paper_is_read_as_it_was_sent() {
     let message = Message::of_record(&author, None, None);
     assert_eq!(read("From = \"James\"", SelectorDialect::Cbm).evaluate(&message, None), Some(true));
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "compiles expressions that take miri minutes")]
+fn equal_expressions_are_compiled_once_and_counted_each_time() {
+    let twice = read(r"REGEX(a, '\w{3}') OR REGEX(b, '\w{3}')", SelectorDialect::Jms);
+    let one = read(r"REGEX(a, '\w{3}')", SelectorDialect::Jms);
+    let bytes = one.price().bytes as usize;
+    assert!(twice.price().bytes as usize >= 2 * bytes);
+    let text = vec![r"REGEX(a, '\w{3}')"; 9].join(" OR ");
+    let within = |bytes_max: usize| parse_within(&text, SelectorDialect::Jms, bytes_max);
+    assert!(within(10 * bytes).is_ok(), "the control");
+    let error = within(5 * bytes).expect_err("too many");
+    assert_eq!(error.expected, format!("patterns of at most {} bytes when compiled", 5 * bytes));
+}
