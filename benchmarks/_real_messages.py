@@ -10,7 +10,6 @@ import random
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +21,10 @@ MAIL = "data/email-spamassassin/spamassassin-dev.mbox.zst"
 EVENTS = "data/events-security/windows-misc-tactics.jsonl.zst"
 MESSAGES_MAX = 5_000
 FIELDS_MAX = 20
+SHARE_MAX = 0.002
+"""The largest share of the messages that have a value of a query."""
+TRUE_MAX = 10_000
+"""The most queries that are true of some message."""
 _DEMO = Path(__file__).resolve().parent.parent / "python" / "tamis" / "demo" / "mail"
 _VALUE = re.compile(r"[A-Za-z0-9@.:/\- ]{3,60}")
 _WORD = re.compile(r"[A-Za-z0-9]{4,20}")
@@ -73,37 +76,50 @@ def _unpack_mail(shared: Path, folder: Path) -> None:
 
 
 def queries_of(table: pa.Table, count: int) -> list[str]:
-    """Return `count` different conditions on the values of messages, true of some, as SQL that both engines read.
+    """Return `count` different conditions on the values of messages, as SQL that both engines read.
 
-    A third each: a property equals a value; one contains a word; both.
+    A third each: a property equals a value; one contains a word; both. The values are rare ones, each of at most
+    `SHARE_MAX` of the messages. The first `TRUE_MAX` conditions are true of some message; the others ask for the same
+    values with a number behind them, which no message has: most standing queries wait for what has not come yet.
     """
-    chance = random.Random(_SEED)
-    rows = [{name: value for name, value in row.items() if value} for row in table["properties"].to_pylist()]
-    rows = [row for row in rows if row]
-    kinds: list[Callable[[dict[str, str]], str | None]] = [
-        lambda row: _equals(chance, row),
-        lambda row: _contains(chance, row),
-        lambda row: " AND ".join(sorted({part for part in (_equals(chance, row), _contains(chance, row)) if part})),
-    ]
+    values = _Values(table)
     found: dict[str, None] = {}
     for number in itertools.count():
-        row = chance.choice(rows)
-        text = kinds[number % 3](row)
-        if text and text in found and len(found) < count:  # all values are used: ask for another that is never there
-            text = f"{text} AND {next(iter(row))} <> 'value {number}'"
-        if text:
+        suffix = "" if number < 2 * TRUE_MAX and len(found) < TRUE_MAX else f" {number}"
+        if text := values.condition(number % 3, suffix):
             found[text] = None
         if len(found) == count:
             return list(found)
     raise AssertionError  # count() does not end
 
 
-def _equals(chance: random.Random, row: dict[str, str]) -> str | None:
-    name = chance.choice(list(row))
-    return f"{name} = '{row[name]}'" if _VALUE.fullmatch(row[name]) else None
+class _Values:
+    """The values of messages, from which conditions are made."""
 
+    def __init__(self, table: pa.Table) -> None:
+        rows = [{name: value for name, value in row.items() if value} for row in table["properties"].to_pylist()]
+        self._rows = [row for row in rows if row]
+        self._chance = random.Random(_SEED)
+        self._most = max(1, int(len(self._rows) * SHARE_MAX))
+        self._values = Counter(item for row in self._rows for item in row.items())
+        self._words = Counter(
+            (name, word) for row in self._rows for name, value in row.items() for word in set(_WORD.findall(value))
+        )
 
-def _contains(chance: random.Random, row: dict[str, str]) -> str | None:
-    name = chance.choice(list(row))
-    words = _WORD.findall(row[name])
-    return f"{name} LIKE '%{chance.choice(words)}%'" if words else None
+    def condition(self, kind: int, suffix: str) -> str | None:
+        """Return a condition of a kind (0 equals, 1 contains, 2 both), with this behind its values; None: try again."""
+        row = self._chance.choice(self._rows)
+        parts = [self._equals(row, suffix) if kind != 1 else None, self._contains(row, suffix) if kind else None]
+        return " AND ".join(part for part in parts if part) or None
+
+    def _equals(self, row: dict[str, str], suffix: str) -> str | None:
+        rare = [item for item in row.items() if self._values[item] <= self._most and _VALUE.fullmatch(item[1])]
+        if not rare:
+            return None
+        name, value = self._chance.choice(rare)
+        return f"{name} = '{value}{suffix}'"
+
+    def _contains(self, row: dict[str, str], suffix: str) -> str | None:
+        name = self._chance.choice(list(row))
+        rare = [word for word in _WORD.findall(row[name]) if self._words[name, word] <= self._most]
+        return f"{name} LIKE '%{self._chance.choice(rare)}{suffix}%'" if rare else None

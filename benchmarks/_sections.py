@@ -568,7 +568,9 @@ its own.""",
         "pipeline_latency",
         "From arrival to the outbox",
         """
-Another process appends lines to a file at a steady rate. The pipeline matches them and commits notifications.""",
+Another process appends lines to a file at a steady rate. The pipeline matches them and commits notifications. A batch
+takes from one commit to the next. A restart is `tamis run` in a new process, on a store with this number of queries:
+from its start until the message that waits for it is in the outbox, with the start of Python and of Java.""",
         [
             line_chart(
                 "latency",
@@ -863,6 +865,15 @@ GOALS = [
             ("of all kinds", "limit, regions, fields, topic, near"),
         )
     ),
+    *(
+        Goal(
+            f"the match operator on real {messages} beside a constant, {count:,} queries",
+            *("match_operator", "real", "times_constant", bar, "times"),
+            where={"what": "match, ids", "queries": count, "messages": messages},
+        )
+        for messages in ("mail", "events")
+        for count, bar in ((10_000, 1.3), (500_000, 1.6))
+    ),
     Goal("1,000 Boolean filters, p50", "boolean", "costs", "p50_cpu_us", 0.8, "µs", {**_TAMIS, "filters": 1_000}),
     Goal("one query on a dict, from Python", "match_from_python", "few", "match_us", 0.6, "µs", {"queries": "1"}),
     Goal("ten queries over columns, a row", "match_from_python", "few", "row_us", 0.2, "µs", {"queries": "10"}),
@@ -878,6 +889,7 @@ GOALS = [
     Goal("rules on arrays, beside event-ruler", "event_rules", "arrays", "of_ruler", 1, "times"),
     Goal("arrival to outbox, p50", "pipeline_latency", "latency", "p50_s", 1, "s"),
     Goal("arrival to outbox, p99", "pipeline_latency", "latency", "p99_s", 3, "s"),
+    Goal("a micro-batch, p50", "pipeline_latency", "latency", "batch_p50_s", 0.5, "s"),
     *(
         Goal(
             f"notifications into {home}, 100 matches, 2 workers",
@@ -896,5 +908,14 @@ GOALS = [
             decimals=1,
         )
         for home in ("postgres", "delta")
+    ),
+    *(
+        Goal(
+            f"the driver's memory grows by, into {home}, 100 matches",
+            *("sinks", "sinks", "growth_mib", 100, "MiB"),
+            where={"home": home, "matches": 100},
+            decimals=0,
+        )
+        for home in ("sqlite", "postgres", "delta")
     ),
 ]

@@ -5,17 +5,23 @@
 A separate process appends JSON lines to a file, each with the time at which it was written. The pipeline reads the
 file, matches the queries, and commits notifications. The latency of a message is from that time until a reader of the
 store, which looks every `LOOK_S`, has seen the notification. The bars are a p50 of at most 1 s, a p99 of at most 3 s,
-and no growing lag."""
+and no growing lag. A batch takes from one commit to the next.
+
+Then `tamis run` starts in a new process on stores with `RESTART_QUERIES`, where a message waits for it: the time until
+that is in the outbox, and the memory of the driver, of Java and of Python's workers then."""
 
 from __future__ import annotations
 
 import argparse
 import bisect
+import itertools
 import json
 import multiprocessing
 import random
+import signal
 import sqlite3
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -24,6 +30,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from _processes import memory_mib, tree
 from _results import Results
 
 import tamis
@@ -38,6 +45,8 @@ TICK_S = 0.01
 LOOK_S = 0.01
 WARM_UP_MESSAGES = 2_000
 DRAIN_S_MAX = 60.0
+RESTART_QUERIES = (1_000, 10_000, 500_000)
+RESTART_S_MAX = 120.0
 
 PIPELINE = """\
 [pipeline]
@@ -141,6 +150,10 @@ class Reader(threading.Thread):
         self._done.set()
         self.join()
 
+    def batches_s(self) -> list[float]:
+        """The times from one commit to the next."""
+        return [later[1] - earlier[1] for earlier, later in itertools.pairwise(self._seen)]
+
     def seen_at(self, seq: int) -> float:
         """When a notification was first seen."""
         return self._seen[bisect.bisect_left(self._seen, (seq, 0.0))][1]
@@ -178,7 +191,42 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         finally:
             reader.end()
         points = latencies(store, reader)
-    return result(arguments, run, summary, points)
+    figures = result(arguments, run, summary, points)
+    figures["batch_p50_s"] = statistics.median(reader.batches_s())
+    return figures
+
+
+def restart(count: int, folder: Path) -> dict[str, Any]:
+    """Measure a start of `tamis run` on a store with `count` queries and one message that was not read yet."""
+    chance = random.Random(SEED)
+    (folder / "pipeline.toml").write_text(PIPELINE.format(interval_ms=200))
+    config = PipelineConfig.load(folder / "pipeline.toml")
+    with Store.open(config.store_path) as store:
+        store.add_queries(
+            tamis.QuerySpec(f"q{number}", f"symbol = 'S{number}' AND price >= 0") for number in range(count)
+        )
+    messages = folder / "messages.jsonl"
+    run = [sys.executable, "-m", "tamis", "run", str(folder / "pipeline.toml")]
+    messages.write_text(line(chance, 0, count) + "\n")
+    subprocess.run([*run, "--once"], check=True, capture_output=True)
+    with messages.open("a") as file:
+        file.write(line(chance, 1, count) + "\n")
+    began = time.monotonic()
+    process = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with closing(sqlite3.connect(config.store_path)) as connection:
+            while connection.execute("SELECT count(*) FROM outbox").fetchone()[0] < 2:
+                if process.poll() is not None or time.monotonic() > began + RESTART_S_MAX:
+                    sys.exit(f"error: `tamis run` with {count:,} queries has not read the message")
+                time.sleep(LOOK_S)
+        taken = time.monotonic() - began
+        processes = tree([process.pid])
+        driver, java = memory_mib({process.pid}, ""), memory_mib(processes, "java")
+        workers = memory_mib(processes - {process.pid}, "py")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+    return {"queries": count, "seconds": taken, "driver_mib": driver, "java_mib": java, "workers_mib": workers}
 
 
 def result(
@@ -234,6 +282,7 @@ def show(figures: dict[str, Any], results: Results) -> None:
             ("p50_s", "p50", 2),
             ("p99_s", "p99", 2),
             ("max_s", "max", 2),
+            ("batch_p50_s", "a batch, p50", 2),
             ("lag", "lag grows, s/min", 2),
         ],
         [
@@ -267,10 +316,26 @@ def main() -> None:
     results = Results("pipeline_latency", asked)
     with tempfile.TemporaryDirectory(prefix="tamis-latency-") as folder:
         figures = measure(arguments, Path(folder))
+    restarts = []
+    for count in RESTART_QUERIES:
+        with tempfile.TemporaryDirectory(prefix="tamis-restart-") as folder:
+            restarts.append(restart(count, Path(folder)))
     if arguments.json:
-        print(json.dumps(figures))
+        print(json.dumps({**figures, "restarts": restarts}))
     else:
         show(figures, results)
+        results.table(
+            "restarts",
+            "from the start of `tamis run` until the message that waits is in the outbox, and the memory then",
+            [
+                ("queries", "queries", 0),
+                ("seconds", "s", 2),
+                ("driver_mib", "driver, MiB", 0),
+                ("java_mib", "Java, MiB", 0),
+                ("workers_mib", "workers, MiB", 0),
+            ],
+            restarts,
+        )
         results.write()
 
 

@@ -4,8 +4,9 @@
 
 Each round is one batch, with 1 and with 100 matches a message, by one and by two worker processes. The baseline of the
 same run matches the same messages and writes nothing. The driver's share is the CPU time of its Python process, of that
-of all processes: the driver, Java, Python's workers, and the server. Nothing is delivered. PostgreSQL and SQLite sync
-their commits to disk; the server runs on this machine and takes its share of the cores."""
+of all processes: the driver, Java, Python's workers, and the server. Its memory is that of its Python process after
+the last round, beside that after the first, and that of Java, which runs the executors, too. Nothing is delivered.
+PostgreSQL and SQLite sync their commits to disk; the server runs on this machine and takes its share of the cores."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from _processes import cpu_s, memory_mib, own_cpu_s, own_memory_mib, tree
 from _results import Results
 
 from tamis.query import QuerySpec
@@ -44,8 +46,20 @@ COLUMNS = [
     ("seconds", "s", 2),
     ("notifications_per_s", "notifications/s", 0),
     ("driver_percent", "driver, % of CPU", 1),
+    ("driver_mib", "driver, MiB", 0),
+    ("growth_mib", "it grew by", 0),
+    ("java_mib", "Java, MiB", 0),
 ]
-_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Round(NamedTuple):
+    """What a round has taken: seconds, CPU time, and memory after it."""
+
+    seconds: float
+    driver_s: float
+    all_s: float
+    growth_mib: float
+    java_mib: float
 
 
 def frame(spark: SparkSession, batch: int, messages: int) -> DataFrame:
@@ -67,33 +81,10 @@ def frame(spark: SparkSession, batch: int, messages: int) -> DataFrame:
     )
 
 
-def cpu_s(roots: list[int]) -> float:
-    """CPU time of processes and all that they have started, in seconds."""
-    times: dict[int, tuple[int, int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue  # it has ended
-            times[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15]))
-    wanted, more = set(roots), set(roots)
-    while more:
-        more = {pid for pid, (parent, _) in times.items() if parent in more} - wanted
-        wanted |= more
-    return sum(times[pid][1] for pid in wanted if pid in times) / _TICKS
-
-
-def own_cpu_s() -> float:
-    """CPU time of this process alone, in seconds."""
-    used = os.times()
-    return used.user + used.system
-
-
 def rounds(
     spark: SparkSession, folder: Path, home: str, url: str, server: int, matches: int, messages: int, count: int
-) -> Iterator[tuple[float, float, float]]:
-    """Seconds, CPU time of the driver and CPU time of all, of each round after a first one that is not told."""
+) -> Iterator[Round]:
+    """What each round takes, after a first one that is not told."""
     from tamis.spark.batch import process_batch
     from tamis.spark.matching.shipping import ship
     from tamis.spark.sinks.home import sink_of
@@ -120,12 +111,15 @@ def rounds(
         yield from _timed(write, [os.getpid(), *([server] if server else [])], count)
 
 
-def _timed(write: Callable[[int], None], roots: list[int], count: int) -> Iterator[tuple[float, float, float]]:
+def _timed(write: Callable[[int], None], roots: list[int], count: int) -> Iterator[Round]:
     write(0)
+    before_mib = own_memory_mib()
     for number in range(1, count + 1):
         began, own, every = time.perf_counter(), own_cpu_s(), cpu_s(roots)
         write(number)
-        yield time.perf_counter() - began, own_cpu_s() - own, cpu_s(roots) - every
+        taken = time.perf_counter() - began
+        growth_mib = own_memory_mib() - before_mib
+        yield Round(taken, own_cpu_s() - own, cpu_s(roots) - every, growth_mib, memory_mib(tree(roots), "java"))
 
 
 def measure(
@@ -145,7 +139,7 @@ def measure(
                 folder.mkdir()
                 url = urls.pop() if home == "postgres" else ""
                 told = list(rounds(spark, folder, home, url, server, matches, of_round, count))
-                seconds = statistics.median(row[0] for row in told)
+                seconds = statistics.median(row.seconds for row in told)
                 yield {
                     "home": home,
                     "matches": matches,
@@ -153,7 +147,10 @@ def measure(
                     "messages": of_round,
                     "seconds": seconds,
                     "notifications_per_s": of_round * matches / seconds,
-                    "driver_percent": 100 * sum(row[1] for row in told) / sum(row[2] for row in told),
+                    "driver_percent": 100 * sum(row.driver_s for row in told) / sum(row.all_s for row in told),
+                    "driver_mib": own_memory_mib(),
+                    "growth_mib": told[-1].growth_mib,
+                    "java_mib": told[-1].java_mib,
                 }
         close_session(spark)
 
