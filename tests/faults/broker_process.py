@@ -35,7 +35,7 @@ class BrokerProcess:
         data: Path,
         settings: str = "",
         wrapper: Sequence[str] = (),
-        preexec: Callable[[], None] | None = None,
+        preexec: Callable[[], object] | None = None,
     ) -> None:
         self.data, self.port = data, free_port()
         self._http_port = free_port()

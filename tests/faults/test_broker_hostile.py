@@ -85,11 +85,10 @@ def test_a_hostile_client_neither_kills_the_broker_nor_holds_up_a_bystander(tmp_
     is_alone = os.geteuid() == 0 and len(cores) > 1
     others = set(cores[:-1]) if is_alone else set(cores)
     with memory_limit(f"tamis-hostile-{os.getpid()}", LIMIT_MIB) as group, pinned(others), without_rest():
-        join = (group / "cgroup.procs").open("w", encoding="ascii")
+        join = (group / "cgroup.procs").open("wb", buffering=0)
 
         def prepare() -> None:
-            join.write("0")
-            join.flush()
+            join.write(b"0")
             os.sched_setaffinity(0, cores)
             if is_alone:
                 become_real_time()

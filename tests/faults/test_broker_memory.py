@@ -60,8 +60,8 @@ def test_what_nobody_reads_waits_on_disk_within_the_memory_limit(tmp_path: Path,
     ledger = Ledger()
     count = UNCONSUMED_MB * 1_000_000 // SIZE
     with memory_limit(f"tamis-test-{os.getpid()}-{persistent}", LIMIT_MIB) as group:
-        join = (group / "cgroup.procs").open("w", encoding="ascii")
-        broker = BrokerProcess(tmp_path / "data", settings, preexec=lambda: (join.write("0"), join.flush(), None)[-1])
+        join = (group / "cgroup.procs").open("wb", buffering=0)
+        broker = BrokerProcess(tmp_path / "data", settings, preexec=lambda: join.write(b"0"))
         with join, broker.start():
             client = Client(broker.port)
             client.call(commands.Queue.Declare(queue=QUEUE, durable=True), "Queue.DeclareOk")

@@ -60,8 +60,8 @@ class SmallBroker(BrokerProcess):
 def small_broker(folder: Path, settings: str = "") -> Iterator[SmallBroker]:
     """Start a broker in a cgroup of its own."""
     with memory_limit(f"tamis-use-{os.getpid()}", LIMIT_MIB) as group:
-        join = (group / "cgroup.procs").open("w", encoding="ascii")
-        broker = SmallBroker(folder / "data", settings, preexec=lambda: (join.write("0"), join.flush(), None)[-1])
+        join = (group / "cgroup.procs").open("wb", buffering=0)
+        broker = SmallBroker(folder / "data", settings, preexec=lambda: join.write(b"0"))
         with join, broker.start():
             yield broker
 

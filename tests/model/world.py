@@ -163,19 +163,26 @@ class World:
         ]
 
     def deliver(self, queue: Queue, entry: Entry) -> bool:
-        """Match an entry with a delivery that was seen. False when nobody got it."""
-        for number, tag in self.takers(queue):
-            of_queue = [
-                it
-                for it in self.deliveries
-                if it.client == number and self.clients[number].consumers[it.consumer].queue == queue.spec.name
-            ]
-            if of_queue and of_queue[0].consumer == tag and of_queue[0].id == entry.message.id:
-                self.deliveries.remove(of_queue[0])
-                self.check(of_queue[0], queue, entry)
-                self.hold(number, of_queue[0].tag, queue, entry, tag)
-                return True
-        return False
+        """Match an entry with a delivery that was seen. False when nobody got it.
+
+        Two clients may have seen it in one call, where the first has gone before its end: the flag tells who was first.
+        """
+        seen = [it for number, tag in self.takers(queue) if (it := self.next_of(number, tag, queue, entry))]
+        if not seen:
+            return False
+        first = next((it for it in seen if it.redelivered == entry.redelivered), seen[0])
+        self.deliveries.remove(first)
+        self.check(first, queue, entry)
+        self.hold(first.client, first.tag, queue, entry, first.consumer)
+        return True
+
+    def next_of(self, number: int, tag: str, queue: Queue, entry: Entry) -> Delivery | None:
+        """Return the next delivery that a client saw from a queue, if it is this entry, and for this consumer."""
+        consumers, name = self.clients[number].consumers, queue.spec.name
+        of_queue = (it for it in self.deliveries if it.client == number and consumers[it.consumer].queue == name)
+        following = next(of_queue, None)
+        fits = following and following.consumer == tag and following.id == entry.message.id
+        return following if fits else None
 
     def hold(self, number: int, delivery_tag: int, queue: Queue, entry: Entry, consumer_tag: str | None) -> None:
         """Note that a client has a delivery, unless it need not settle it."""

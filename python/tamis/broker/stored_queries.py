@@ -5,12 +5,14 @@ It reads SQLite directly, because loading the store's own package takes half a s
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import sqlite3
 
 QueryText = tuple[str, str]
 """Language and text of a query."""
@@ -143,6 +145,8 @@ class StoredQueries:
 
     @contextmanager
     def _open(self, timeout_s: float) -> Iterator[sqlite3.Connection]:
+        import sqlite3  # not before a store is read: it is a part of the time that a broker takes to start
+
         try:
             address = f"{self._store.resolve().as_uri()}?mode=ro"
             with closing(sqlite3.connect(address, uri=True, timeout=timeout_s)) as store:

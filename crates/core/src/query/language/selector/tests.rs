@@ -380,7 +380,7 @@ fn equal_expressions_are_compiled_once_and_counted_each_time() {
     let one = read(r"REGEX(a, '\w{3}')", SelectorDialect::Jms);
     let bytes = one.price().bytes as usize;
     assert!(twice.price().bytes as usize >= 2 * bytes);
-    let text = vec![r"REGEX(a, '\w{3}')"; 9].join(" OR ");
+    let text = [r"REGEX(a, '\w{3}')"; 9].join(" OR ");
     let within = |bytes_max: usize| parse_within(&text, SelectorDialect::Jms, bytes_max);
     assert!(within(10 * bytes).is_ok(), "the control");
     let error = within(5 * bytes).expect_err("too many");
