@@ -555,7 +555,8 @@ by the check for UTF-8, and memory does not grow; both grow if Python strings ar
         "On Spark",
         """
 The match operator on Spark beside an Arrow UDF with the same arguments that returns a constant, in turns in one
-process.""",
+process. Queries on real messages ask for rare values, and at most 10,000 of them for values that some message has: most
+standing queries wait for what has not come yet.""",
     ),
     PageSection(
         "shards",
@@ -586,7 +587,8 @@ from its start until the message that waits for it is in the outbox, with the st
         "Where notifications are stored",
         """
 A round is one batch. It is matched and written to a SQLite file, a PostgreSQL database on this machine, or Delta
-tables. The baseline matches the same messages and writes nothing. All sync their commits to disk.""",
+tables. The baseline matches the same messages and writes nothing. All sync their commits to disk. The driver's memory
+is that of its Python process; Java's is that of Spark with its executors.""",
     ),
 ]
 

@@ -134,13 +134,15 @@ class World:
         return bool(queues), self.put_into(queues, message)
 
     def put_into(self, queues: list[Queue], message: Message) -> bool:
-        """Put a message into the queues that take it; the others may bury it. Returns whether there are others."""
+        """Put a message into the queues that take it; the others may bury it. Returns whether there are others.
+
+        Letters of those that bury it and of those that drop their heads come in the order of the queues.
+        """
         refusing = [queue for queue in queues if self.refuses(queue, message.size)]
         for queue in queues:
             if queue not in refusing:
                 self.put(queue, message)
-        for queue in refusing:
-            if queue.spec.buries:
+            elif queue.spec.buries:
                 self.discard(queue, Entry(message, 0, None), "maxlen")
         return bool(refusing)
 
