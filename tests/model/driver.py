@@ -211,6 +211,10 @@ class Driver:
         del self.broker
         shutil.rmtree(left)
 
+    def end(self) -> None:
+        """Let go of the broker: until then its thread may write files."""
+        vars(self).pop("broker", None)
+
     def start(self, away_ms: int) -> None:
         """Start the broker again, after a while."""
         self.now += away_ms * 1000

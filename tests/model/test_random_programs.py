@@ -31,11 +31,14 @@ def violation(program: Program, folder: Path) -> str | None:
         UnclearError: it cannot be told.
     """
     with tempfile.TemporaryDirectory(dir=folder) as data:
-        runner = Runner(program, Driver(program, Path(data)))
+        driver = Driver(program, Path(data))
+        runner = Runner(program, driver)
         try:
             runner.run()
         except ViolationError as error:
             return f"operation {runner.step}: {error}"
+        finally:
+            driver.end()
         return None
 
 
