@@ -37,7 +37,7 @@ const RECIPES: [Recipe; 32] = [
     ("four ranges behind a hot equality", 1, hot_ranges, hot_message),
     ("ORs of ANDs with a range", 1, or_of_ands, priced_symbols),
     ("messages of 200 attributes", 1, wide_query, wide_message),
-    ("regular expressions without a literal", 20, regex, code),
+    ("regular expressions without a literal", 100, regex, code), // each compiles to a MiB
     ("one equality", 1, equality, symbols),
     ("an equality and a price", 1, equality_and_price, priced_symbols),
     ("three equalities", 1, three_equalities, symbols),
