@@ -82,7 +82,7 @@ def queries_of(table: pa.Table, count: int) -> list[str]:
     `SHARE_MAX` of the messages. The first `TRUE_MAX` conditions are true of some message; the others ask for the same
     values with a number behind them, which no message has: most standing queries wait for what has not come yet.
     """
-    values = _Values(table)
+    values = _MessageValues(table)
     found: dict[str, None] = {}
     for number in itertools.count():
         suffix = "" if number < 2 * TRUE_MAX and len(found) < TRUE_MAX else f" {number}"
@@ -93,7 +93,7 @@ def queries_of(table: pa.Table, count: int) -> list[str]:
     raise AssertionError  # count() does not end
 
 
-class _Values:
+class _MessageValues:
     """The values of messages, from which conditions are made."""
 
     def __init__(self, table: pa.Table) -> None:
