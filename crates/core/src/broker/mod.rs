@@ -22,11 +22,13 @@
 
 mod access;
 mod addresses;
+mod ask_disk;
 mod clock;
 mod connections;
 mod consumers;
 mod declaring;
 mod dense_map;
+mod disk_waits;
 mod durability;
 mod errors;
 mod ids;
@@ -55,6 +57,7 @@ use connections::clients::Clients;
 pub use connections::connection::Login;
 pub use connections::output::Flow;
 use connections::turn::Turn;
+use disk_waits::DiskWaits;
 pub use durability::durable;
 use durability::journal_access::Durability;
 pub use durability::recovery::{RecoveryReport, Storage, StorageError};
@@ -100,6 +103,7 @@ pub struct Broker {
     waiting_senders: WaitingSenders,
     streams: Streams,
     durability: Durability,
+    disk_waits: DiskWaits,
     events: Events,
     metrics: Metrics,
     is_stopping: bool,
@@ -130,6 +134,7 @@ impl Broker {
             waiting_senders: WaitingSenders::default(),
             streams: Streams::default(),
             durability: Durability::default(),
+            disk_waits: DiskWaits::default(),
             events: Events::default(),
             metrics: Metrics::default(),
             is_stopping: false,
@@ -157,6 +162,7 @@ impl Broker {
         self.try_held_frames();
         self.queues.try_awaiting_memory();
         self.streams.try_awaiting_memory();
+        self.try_disk_again();
         self.try_blocked_again();
         self.finish();
     }
@@ -177,6 +183,7 @@ impl Broker {
             || self.queues.has_runnable()
             || self.publishing.has_commit()
             || self.durability.can_evict()
+            || self.disk_waits.are_due(self.clock.now())
     }
 
     /// Go on with work that was put off, for some milliseconds, and expire what is due. Call it when [`Broker::has_work`],
@@ -188,6 +195,7 @@ impl Broker {
         self.next_turn();
         self.turn.begin();
         self.expire();
+        self.try_disk_again();
         self.turn.begin();
         self.go_on_with_commit();
         self.evict();

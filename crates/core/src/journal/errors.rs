@@ -77,6 +77,14 @@ pub enum ReadError {
     NoMark,
 }
 
+impl ReadError {
+    /// Whether the reader would have had to wait for the disk and did not want to ([`Wait::Never`](super::Wait::Never)).
+    #[must_use]
+    pub fn would_wait(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

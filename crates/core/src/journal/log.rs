@@ -8,7 +8,7 @@ use std::sync::{Arc, MutexGuard};
 use std::{fmt, io};
 
 use crate::journal::damage::Damage;
-use crate::journal::disk::{Disk, DiskFile};
+use crate::journal::disk::{Disk, DiskFile, Wait};
 use crate::journal::errors::{AppendError, OpenError, ReadError};
 use crate::journal::format::footer::RecordHead;
 use crate::journal::format::record::{HEAD_BYTES_MAX, HEADER_BYTES, Record, Sequence, encode};
@@ -116,7 +116,15 @@ impl Log {
     /// # Errors
     /// The record is gone or damaged, or the file system reports an error.
     pub fn read_at<'a>(&self, location: Location, buffer: &'a mut Vec<u8>) -> Result<Record<'a>, ReadError> {
-        self.0.read_at(location, buffer)
+        self.read(location, Wait::ForDisk, buffer)
+    }
+
+    /// The same, and it may be that it does not wait for the disk.
+    ///
+    /// # Errors
+    /// As [`Log::read_at`], and [`ReadError::would_wait`].
+    pub fn read<'a>(&self, location: Location, wait: Wait, buffer: &'a mut Vec<u8>) -> Result<Record<'a>, ReadError> {
+        self.0.read_at(location, wait, buffer)
     }
 
     /// Reads the log from `start` on, always as far as it is synced.

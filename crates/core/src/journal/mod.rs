@@ -32,7 +32,7 @@ pub use disk::real::{DirectoryLock, FileError, RealDisk};
 #[cfg(test)]
 pub use disk::simulated::{Dice, SimulatedDisk};
 pub use disk::unsynced::UnsyncedDisk;
-pub use disk::{Disk, DiskFile};
+pub use disk::{Disk, DiskFile, Wait};
 pub use errors::{AppendError, OpenError, ReadError};
 pub use format::footer::RecordHead;
 pub(crate) use format::record::HEADER_BYTES;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::{fmt, io};
 
 use crate::journal::damage::{Damage, DamageKind};
-use crate::journal::disk::{Disk, DiskFile};
+use crate::journal::disk::{Disk, DiskFile, Wait};
 use crate::journal::errors::{OpenError, ReadError};
 use crate::journal::format::footer::SparsePoint;
 use crate::journal::format::mark::LogMark;
@@ -49,6 +49,7 @@ pub struct LogReader {
     /// Records before this time are skipped, until the first that is not.
     from_time_us: Option<i64>,
     segment: Option<OpenSegment>,
+    wait: Wait,
 }
 
 /// Tells which segments exist, and how far they are synced.
@@ -102,7 +103,8 @@ impl LogReader {
 
     fn of(source: LogSource, start: Start) -> Result<Self, ReadError> {
         let synced = source.synced()?;
-        let mut reader = Self { source, next: synced.next(), synced, from_time_us: None, segment: None };
+        let mut reader =
+            Self { source, next: synced.next(), synced, from_time_us: None, segment: None, wait: Wait::ForDisk };
         match start {
             Start::First => reader.next = reader.first_sequence()?,
             Start::Next => {}
@@ -116,7 +118,7 @@ impl LogReader {
     /// file in pieces of 256 KiB, or of one record where that is larger.
     ///
     /// # Errors
-    /// The file system reports an error. The reader stays where it is.
+    /// The file system reports an error, or [`ReadError::would_wait`]. The reader stays where it is.
     #[expect(clippy::should_implement_trait, reason = "what it returns is borrowed from it")]
     pub fn next(&mut self) -> Result<Option<LogItem<'_>>, ReadError> {
         let length = loop {
@@ -140,12 +142,17 @@ impl LogReader {
                 Here::Record(length) => break length,
             }
         };
-        self.next = self.next.next();
         let record = match &mut self.segment {
             Some(open) => open.scanner.take(length)?,
             None => None,
         };
+        self.next = self.next.next();
         Ok(record.map(LogItem::Record))
+    }
+
+    /// Whether it waits for the disk from now on. It does at first.
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.wait = wait;
     }
 
     /// The sequence number that comes next.
@@ -218,6 +225,7 @@ impl LogReader {
     /// The item at the position of `self.next`, which is synced.
     fn look(&mut self) -> Result<Here, ReadError> {
         let Some(open) = &mut self.segment else { return self.open_segment() };
+        open.scanner.wait = self.wait;
         open.scanner.synced = self.synced;
         if let Some(here) = here(open, self.next, &mut self.from_time_us)? {
             return Ok(here);
@@ -243,6 +251,7 @@ impl LogReader {
     /// Steps over bytes that should be a record and are none.
     fn step_over(&mut self) -> Result<Here, ReadError> {
         let Some(open) = &mut self.segment else { return Ok(Here::Elsewhere) };
+        open.scanner.wait = Wait::ForDisk; // to start over in the middle of a search would say other things of the damage
         let last = open.following.map_or(self.synced, |following| following.previous().min(self.synced));
         open.scanner.refresh(self.synced); // another reader may have read the bytes before the records behind were written
         let offset = open.scanner.offset;

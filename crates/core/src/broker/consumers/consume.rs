@@ -188,7 +188,8 @@ impl Broker {
     }
 
     /// Carry out basic.get. Where more has expired than fits into the turn, it is carried out in a later one, and where too
-    /// many dead letters wait already, or there is no memory for a large message, after a later tick.
+    /// many dead letters wait already, or there is no memory for a large message, after a later tick. Where the message has to
+    /// come from the disk, it is tried again soon.
     pub(crate) fn get(&mut self, channel: ChannelSlot, get: &BasicGet<'_>) -> Result<(), AmqpError> {
         let (queue, _) = self.named_queue(channel, get.queue, Verb::Read)?;
         if self.queues[queue].stream.is_some() {
@@ -202,11 +203,20 @@ impl Broker {
         }
         let connection = self.clients[channel].connection;
         while self.expire_head(queue) && self.has_memory_for(connection, self.front_size(queue)) {
+            let prepared = self.prepare_front(queue);
+            if let Ok(false) = prepared {
+                self.let_connection_await_disk(connection);
+                return Ok(());
+            }
             let Some(entry) = self.queues.pop(queue, &self.messages) else {
                 return self.reply(channel, BasicGetEmpty { cluster_id: "" }.into());
             };
-            if self.deliver_got(channel, queue, entry, get.no_ack) {
-                return Ok(());
+            match prepared {
+                Err(reason) => self.lose(queue, entry, reason),
+                Ok(_) => {
+                    self.deliver_got(channel, queue, entry, get.no_ack);
+                    return Ok(());
+                }
             }
         }
         if !self.turn.is_over() {

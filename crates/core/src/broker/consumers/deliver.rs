@@ -16,6 +16,9 @@ use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::letter::Reason;
 use crate::broker::topology::QueueId;
 
+/// The steps that it takes to find that a message has to come from the disk.
+const ASK_STEPS: u32 = 16;
+
 impl Broker {
     /// Put a message of this size at the end of a queue, or deliver it to a consumer that waits. Takes one reference to the
     /// message. It lives for its own time or for the queue's, whichever is shorter. Returns whether a consumer has it.
@@ -136,19 +139,23 @@ impl Broker {
             if self.awaits_memory(queue, consumer, self.front_size(queue)) {
                 return;
             }
+            let prepared = self.prepare_front(queue);
+            if let Ok(false) = prepared {
+                return self.turn.spend(ASK_STEPS);
+            }
             let Some(entry) = self.queues.pop(queue, &self.messages) else { return };
-            if self.deliver(queue, consumer, entry) {
-                return self.queues.schedule(queue);
+            match prepared {
+                Err(reason) => self.lose(queue, entry, reason),
+                Ok(_) if self.deliver(queue, consumer, entry) => return self.queues.schedule(queue),
+                Ok(_) => {}
             }
         }
     }
 
-    /// Deliver one entry to a consumer that can take it. Returns whether it took credit that others share.
+    /// Deliver one entry, whose message is ready, to a consumer that can take it. Returns whether it took credit that others
+    /// share.
     fn deliver(&mut self, id: QueueId, slot: ConsumerSlot, entry: QueueEntry) -> bool {
         self.turn.spend(self.messages.get(entry.message).read_steps());
-        if let Err(reason) = self.messages.prepare(entry.message, &self.durability) {
-            return self.lose(id, entry, reason);
-        }
         let output_bytes_max = self.output_bytes_max();
         let mut room = Vec::new();
         let parts = self.messages.visible_parts(entry.message, &mut room);
@@ -169,19 +176,15 @@ impl Broker {
         outlet.await_acknowledgement(slot, tag, entry, (queue.handle(id), delivered))
     }
 
-    /// Settle an entry whose message cannot be read, and tell operators. Returns false: it was not delivered.
+    /// Settle an entry whose message cannot be read, and tell operators.
     #[cold]
-    fn lose(&mut self, queue: QueueId, entry: QueueEntry, reason: String) -> bool {
+    pub(crate) fn lose(&mut self, queue: QueueId, entry: QueueEntry, reason: String) {
         self.report_lost(queue, reason);
         self.settle(queue, entry);
-        false
     }
 
-    /// Answer basic.get with an entry, and the number of entries behind it. Returns whether it could be delivered.
-    pub(crate) fn deliver_got(&mut self, slot: ChannelSlot, id: QueueId, entry: QueueEntry, no_ack: bool) -> bool {
-        if let Err(reason) = self.messages.prepare(entry.message, &self.durability) {
-            return self.lose(id, entry, reason);
-        }
+    /// Answer basic.get with an entry, whose message is ready, and the number of entries behind it.
+    pub(crate) fn deliver_got(&mut self, slot: ChannelSlot, id: QueueId, entry: QueueEntry, no_ack: bool) {
         let left = self.queues[id].ready().len() as u32;
         let mut room = Vec::new();
         let parts = self.messages.visible_parts(entry.message, &mut room);
@@ -219,7 +222,6 @@ impl Broker {
         if no_ack {
             self.settle(id, entry);
         }
-        true
     }
 
     /// Put a consumer that may be able to take something again into its ring, unless something else still stops it.

@@ -6,7 +6,7 @@ use std::{fmt, io};
 
 use hashbrown::HashMap;
 
-use crate::journal::{Committer, Damage, Disk, OpenError};
+use crate::journal::{Committer, Damage, Disk, OpenError, Wait};
 
 use crate::amqp::{BasicProperties, RawTable};
 
@@ -246,7 +246,7 @@ impl Broker {
     /// Read the `expiration` of a message that an earlier version recorded. One that cannot be read is reported when
     /// somebody is to get it.
     fn read_expiration(&mut self, message: MessageId) -> TimeToLive {
-        if self.messages.load(message, &self.durability).is_err() {
+        if self.messages.load(message, Wait::ForDisk, &self.durability).is_err() {
             return TimeToLive::FOREVER;
         }
         let properties = BasicProperties::from_checked(self.messages.parts(message).properties);

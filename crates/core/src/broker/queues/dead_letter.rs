@@ -219,14 +219,16 @@ impl Broker {
     /// takes nothing.
     ///
     /// # Errors
-    /// There is no room for it; then nothing has happened, unless a stream has it already.
+    /// There is no room for it, or the disk is still reading it; then nothing has happened, unless a stream has it already.
     fn send_letter(&mut self, letter: &Letter) -> Result<Sent, AppendError> {
         let message = letter.entry.message;
-        if !self.messages.get(message).is_resident()
-            && let Err(reason) = self.messages.load(message, &self.durability)
-        {
-            self.report_lost_letter(letter, &reason);
-            return Ok(Sent::done());
+        match self.prepare_letter(message) {
+            Ok(true) => {}
+            Ok(false) => return Err(AppendError::Busy),
+            Err(reason) => {
+                self.report_lost_letter(letter, &reason);
+                return Ok(Sent::done());
+            }
         }
         let parts = self.messages.parts(message);
         let source = &*letter.source;

@@ -77,9 +77,11 @@ impl Broker {
         self.queues.schedule(queue);
     }
 
-    /// The time at which [`Broker::work`] has to be called, because something expires then. None when it is no earlier than
+    /// The time at which [`Broker::work`] has to be called, because something expires then, or is
+    /// asked of the disk again. None when it is no earlier than
     /// the last answer; an answer counts until the next call of [`Broker::work`].
     pub fn take_alarm(&mut self) -> Option<Micros> {
-        self.queues.timers().alarm(self.clock.now())
+        let retry = self.disk_waits.retry();
+        self.queues.timers().alarm(self.clock.now(), retry)
     }
 }

@@ -15,6 +15,7 @@ use crate::broker::publishing::further_keys::without_blind_copies;
 use crate::broker::queues::message_bytes::{MessageBytes, SharedBody};
 use crate::broker::queues::spare_bytes::SpareBytes;
 use crate::broker::slab::{Slab, SlotId};
+use crate::journal::Wait;
 
 /// The memory that a message takes besides its bytes: its slot here, and what the allocator adds to its bytes.
 const OVERHEAD: u64 = size_of::<StoredMessage>() as u64 + 24;
@@ -230,32 +231,27 @@ impl MessageStore {
         freed
     }
 
-    /// Make a message ready for [`MessageStore::parts`]: in memory, or read back from the journal.
-    ///
-    /// # Errors
-    /// The reason in words: its record cannot be read.
-    #[inline]
-    pub fn prepare(&mut self, id: MessageId, durability: &Durability) -> Result<(), String> {
-        if self.messages[id].is_resident() { Ok(()) } else { self.load(id, durability) }
-    }
-
-    /// Read the bytes of an evicted message back from the journal, for [`MessageStore::parts`].
+    /// Read the bytes of an evicted message back from the journal, for [`MessageStore::parts`]. Returns false where that would
+    /// have to wait for the disk.
     ///
     /// # Errors
     /// The reason in words: its record cannot be read.
     #[cold]
-    pub fn load(&mut self, id: MessageId, durability: &Durability) -> Result<(), String> {
+    pub fn load(&mut self, id: MessageId, wait: Wait, durability: &Durability) -> Result<bool, String> {
         let message = &self.messages[id];
         let (Kept::Saved { record, .. } | Kept::Spilled(record)) = message.kept else {
             return Err("it is nowhere".to_owned());
         };
         let Some(durable) = durability.durable() else { return Err("there is no journal".to_owned()) };
-        let content = durable.load(record, &mut self.record).map_err(|error| error.to_string())?;
+        let content = match durable.load(record, wait, &mut self.record) {
+            Err(error) if error.would_wait() => return Ok(false),
+            content => content.map_err(|error| error.to_string())?,
+        };
         self.loaded.clear();
         for part in [content.route, content.properties, content.body] {
             self.loaded.extend_from_slice(part);
         }
-        if self.loaded.len() == message.size() { Ok(()) } else { Err("its record has another size".to_owned()) }
+        if self.loaded.len() == message.size() { Ok(true) } else { Err("its record has another size".to_owned()) }
     }
 
     /// The parts of a message that is in memory or was loaded last.

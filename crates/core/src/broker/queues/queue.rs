@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::broker::clock::{Clock, Micros, NEVER};
 use crate::broker::consumers::consumer::Ring;
+use crate::broker::disk_waits::DiskWait;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ConsumerSlot, Handle, MessageId, Serial};
 use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
@@ -45,6 +46,10 @@ pub(crate) struct Queue {
     pub has_waiting_senders: bool,
     /// Whether its first message is large, and waits for memory to be delivered.
     pub awaits_memory: bool,
+    /// Whether its first message is on disk, and is tried again soon.
+    pub awaits_disk: bool,
+    /// Since when that message has been tried.
+    pub disk_wait: DiskWait,
     /// Dead letters of this queue that no queue takes.
     pub held: HeldLetters,
     ready: Entries,
@@ -73,6 +78,8 @@ impl Queue {
             is_spillable: false,
             has_waiting_senders: false,
             awaits_memory: false,
+            awaits_disk: false,
+            disk_wait: DiskWait::default(),
             held: HeldLetters::default(),
             ready: Entries::default(),
             ready_bytes: 0,

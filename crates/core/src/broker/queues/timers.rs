@@ -48,14 +48,15 @@ impl Timers {
     }
 
     /// The time for which the caller has to set its alarm, when that is earlier than what it was told before, or when that
-    /// alarm has rung. What is due already needs no alarm.
+    /// alarm has rung. What is due already needs no alarm. `other` is the time of something else; NEVER for none.
     #[inline]
-    pub fn alarm(&mut self, now: Micros) -> Option<Micros> {
-        if self.first == NEVER || self.is_due(now) || (self.first >= self.told && self.told > now) {
+    pub fn alarm(&mut self, now: Micros, other: Micros) -> Option<Micros> {
+        let first = self.first.min(other);
+        if first == NEVER || first <= now || (first >= self.told && self.told > now) {
             return None;
         }
-        self.told = self.first;
-        Some(self.first)
+        self.told = first;
+        Some(first)
     }
 
     /// The caller has been woken, maybe too early: it is told again what comes next.
@@ -88,17 +89,18 @@ mod tests {
     #[test]
     fn an_alarm_is_told_once_and_again_when_it_is_earlier_or_has_rung() {
         let mut timers = Timers::default();
-        assert_eq!(timers.alarm(0), None);
+        assert_eq!(timers.alarm(0, NEVER), None);
         timers.move_timer(queue(0), NEVER, 30);
-        assert_eq!((timers.alarm(0), timers.alarm(0)), (Some(30), None));
+        assert_eq!((timers.alarm(0, NEVER), timers.alarm(0, NEVER)), (Some(30), None));
         timers.move_timer(queue(1), NEVER, 40);
-        assert_eq!(timers.alarm(0), None, "it is later");
+        assert_eq!(timers.alarm(0, NEVER), None, "it is later");
         timers.move_timer(queue(2), NEVER, 20);
-        assert_eq!(timers.alarm(0), Some(20));
-        assert_eq!(timers.alarm(25), None, "what is due needs none");
+        assert_eq!(timers.alarm(0, NEVER), Some(20));
+        assert_eq!(timers.alarm(25, NEVER), None, "what is due needs none");
         timers.move_timer(queue(2), 20, NEVER);
-        assert_eq!((timers.alarm(25), timers.alarm(25)), (Some(30), None));
+        assert_eq!((timers.alarm(25, NEVER), timers.alarm(25, NEVER)), (Some(30), None));
         timers.forget_alarm();
-        assert_eq!(timers.alarm(29), Some(30), "it was woken too early");
+        assert_eq!(timers.alarm(29, NEVER), Some(30), "it was woken too early");
+        assert_eq!((timers.alarm(26, 27), timers.alarm(26, 28)), (Some(27), None), "something else comes first");
     }
 }

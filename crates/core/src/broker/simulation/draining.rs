@@ -21,6 +21,7 @@ impl Simulation {
         while !self.actors.is_empty() {
             self.disconnect_one(0);
         }
+        self.disk.slow_down_reads(1);
         self.world.now += TIME_US_MAX;
         self.rest();
         let mut left: Vec<MessageName> = Vec::new();

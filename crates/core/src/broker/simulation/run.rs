@@ -71,6 +71,8 @@ fn open(disk: &SimulatedDisk, dice: &mut Dice, faults: Faults, now: u64) -> Resu
     // Sometimes little memory, so that messages have to leave it; enough to declare everything again after a crash.
     let memory_bytes_max = if dice.once_in(2) { 120_000 } else { 1 << 30 };
     let output_bytes_max = 2_000 + dice.below(20_000) as usize;
+    // Sometimes most of what is read is not in memory.
+    disk.slow_down_reads(1 + dice.below(4));
     // Short turns, so that what a client sends is done in several.
     let turn_budget = 20 + dice.below(200) as u32;
     let options = BrokerOptions { memory_bytes_max, output_bytes_max, turn_budget, ..BrokerOptions::default() };

@@ -271,7 +271,7 @@ impl Streams {
     }
 
     /// Let a reader go on when it is its turn.
-    pub(super) fn push_reader(&mut self, reader: Handle<ConsumerSlot>) {
+    pub fn push_reader(&mut self, reader: Handle<ConsumerSlot>) {
         self.readers.push_back(reader);
     }
 

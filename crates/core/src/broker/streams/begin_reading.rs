@@ -8,6 +8,7 @@ use crate::amqp::{AmqpError, RawTable, RawValue, ReplyCode};
 use crate::journal::{Log, Sequence, Start};
 
 use crate::broker::Broker;
+use crate::broker::disk_waits::DiskWait;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, LogId};
 use crate::broker::streams::cursor::Cursor;
@@ -60,6 +61,7 @@ impl Broker {
             is_live: false,
             is_listed: false,
             fallbacks: 0,
+            disk_wait: DiskWait::default(),
         })))
     }
 

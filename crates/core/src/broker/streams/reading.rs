@@ -205,8 +205,17 @@ impl Broker {
     fn read_slice(&mut self, slot: ConsumerSlot) {
         let Some(mut reader) = self.clients[slot].reader.take() else { return };
         let end = self.turn.spent().saturating_add(SLICE_STEPS);
-        let (mut has_more, mut awaits_memory) = (true, false);
-        while has_more && !awaits_memory && self.turn.spent() < end && !self.turn.is_over() && self.can_take(slot) {
+        let (mut has_more, mut awaits_memory, mut awaits_disk) = (true, false, false);
+        if let Cursor::Log(cursor) = &mut reader.cursor {
+            cursor.set_wait(reader.disk_wait.wait(self.clock.now()));
+        }
+        while has_more
+            && !awaits_memory
+            && !awaits_disk
+            && self.turn.spent() < end
+            && !self.turn.is_over()
+            && self.can_take(slot)
+        {
             let queue = self.clients[slot].queue;
             if self.skip(queue, &mut reader) {
                 continue;
@@ -233,11 +242,17 @@ impl Broker {
                     self.report_lost(queue, format!("numbers {} to {} are damaged", damage.first, damage.last));
                 }
                 Ok(None) => has_more = false,
+                Err(error) if error.would_wait() => awaits_disk = true,
                 Err(error) => {
                     self.report_lost(queue, error.to_string());
                     has_more = false;
                 }
             }
+        }
+        if awaits_disk {
+            reader.disk_wait.go_on(self.clock.now());
+        } else {
+            reader.disk_wait.end();
         }
         let has_many_files = self.durability.reader_files() > READER_FILES_MAX;
         if has_many_files || self.are_crowded(self.durability.block_bytes()) {
@@ -246,6 +261,8 @@ impl Broker {
         self.clients[slot].reader = Some(reader);
         if awaits_memory {
             self.let_reader_await_memory(slot);
+        } else if awaits_disk {
+            self.let_reader_await_disk(slot);
         } else if has_more {
             self.wake_reader(slot);
         } else if !self.go_live(slot) {

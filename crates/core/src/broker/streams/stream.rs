@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::journal::{SegmentNumber, Sequence};
 
+use crate::broker::disk_waits::DiskWait;
 use crate::broker::ids::{ConsumerSlot, LogId};
 use crate::broker::streams::cursor::Cursor;
 use crate::broker::streams::live_readers::LiveReaders;
@@ -52,6 +53,8 @@ pub(crate) struct StreamReader {
     pub(super) is_listed: bool,
     /// How often it has fallen back from live delivery to the log.
     pub(super) fallbacks: u64,
+    /// Since when it has asked the disk for the next record.
+    pub(super) disk_wait: DiskWait,
 }
 
 impl StreamReader {

@@ -211,6 +211,7 @@ fn work(broker: &Broker) -> Result<(), String> {
         if !queue.is_runnable
             && !queue.held.are_too_many()
             && !queue.awaits_memory
+            && !queue.awaits_disk
             && let Some(consumer) = queue.consumers.iter().find(|consumer| broker.can_take(**consumer))
             && queue.front().is_some_and(|front| front.expires > broker.clock.now())
         {

@@ -22,6 +22,7 @@ mod purging;
 mod reader_memory;
 mod refusing;
 mod shortage;
+mod slow_disk;
 mod stream_model;
 mod streaming;
 mod taking_turns;

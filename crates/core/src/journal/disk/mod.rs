@@ -51,6 +51,15 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 }
 
+/// Whether a reader waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It waits until the bytes are there.
+    ForDisk,
+    /// It gets the error `WouldBlock` if some of the bytes are not in memory. The system begins to read them then.
+    Never,
+}
+
 /// An open file.
 pub trait DiskFile: Send + Sync + fmt::Debug {
     /// The length of the file.
@@ -61,6 +70,19 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
 
     /// Fills `buffer` from `offset` on, as far as the file goes, and returns the number of bytes filled.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// The same, without waiting for the disk: [`Wait::Never`]. A file that cannot tell waits nevertheless.
+    fn read_now(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_at(offset, buffer)
+    }
+
+    /// One of these two.
+    fn read(&self, wait: Wait, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        match wait {
+            Wait::ForDisk => self.read_at(offset, buffer),
+            Wait::Never => self.read_now(offset, buffer),
+        }
+    }
 
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;

@@ -1,18 +1,30 @@
 //! The file system of the machine.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
+#[cfg(target_os = "linux")]
+use std::io::IoSliceMut;
+#[cfg(target_os = "linux")]
+use std::num::NonZeroU64;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{error, fmt, io};
 
-use rustix::fs::{FallocateFlags, fallocate, statvfs};
+#[cfg(target_os = "linux")]
+use rustix::fs::{Advice, fadvise};
+use rustix::fs::{FallocateFlags, fallocate, ftruncate, statvfs};
 use rustix::io::Errno;
+#[cfg(target_os = "linux")]
+use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::{Disk, DiskFile};
 
 /// Zeros are written in blocks of this size where the file system cannot create them itself.
 static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
+
+/// The number of bytes that the system reads at least when some are not in memory: what is read next is often behind them.
+#[cfg(target_os = "linux")]
+const AHEAD_BYTES: u64 = 512 * 1024;
 
 /// The modes of what is made here: its owner alone may read it.
 const DIRECTORY_MODE: u32 = 0o700;
@@ -107,7 +119,13 @@ impl Disk for RealDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path).map_err(at(path))
+        let file = OpenOptions::new().write(true).open(path);
+        fs::remove_file(path).map_err(at(path))?;
+        // Its blocks go now, which takes milliseconds, and not when the last of those who have it open closes it.
+        if let Ok(file) = file {
+            _ = ftruncate(&file, 0);
+        }
+        Ok(())
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
@@ -138,6 +156,29 @@ impl DiskFile for RealFile {
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(at(&self.path)(error)),
+            }
+        }
+        Ok(filled)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_now(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let (rest, from) = (&mut buffer[filled..], offset + filled as u64);
+            let wanted = rest.len() as u64;
+            match preadv2(&self.file, &mut [IoSliceMut::new(rest)], from, ReadWriteFlags::NOWAIT) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let wanted = NonZeroU64::new(wanted.max(AHEAD_BYTES));
+                    // Where it is of no use, whoever asks again at last waits for the disk.
+                    _ = fadvise(&self.file, from, wanted, Advice::WillNeed);
+                    return Err(at(&self.path)(io::ErrorKind::WouldBlock.into()));
+                }
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return self.read_at(offset, buffer),
+                Err(error) => return Err(at(&self.path)(error.into())),
             }
         }
         Ok(filled)
@@ -201,5 +242,34 @@ impl DirectoryLock {
                 Err(io::Error::new(io::ErrorKind::WouldBlock, text))
             }
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    const SIZE: usize = 3 << 20;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has no fallocate")]
+    fn what_is_not_in_memory_is_read_meanwhile() {
+        let path = std::env::temp_dir().join(format!("tamis-cold-{}", std::process::id()));
+        let written: Vec<u8> = (0..SIZE).map(|index| (index / 7) as u8).collect();
+        let file = RealDisk.create(&path, SIZE as u64).expect("created");
+        file.write_at(0, &written).and_then(|()| file.sync()).expect("written");
+        fadvise(File::open(&path).expect("there"), 0, None, Advice::DontNeed).expect("let go of");
+        let (mut read, mut tries) = (vec![0; SIZE], 0);
+        while let Err(error) = file.read_now(0, &mut read) {
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            assert_eq!(FileError::of(&error).map(|error| &error.path), Some(&path));
+            tries += 1;
+            assert!(tries < 10_000, "the system does not read it");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(read == written);
+        assert_eq!(file.read_now(SIZE as u64 - 3, &mut read).expect("in memory"), 3, "the file ends");
+        RealDisk.remove(&path).expect("removed");
+        assert_eq!(file.size_bytes().expect("still open"), 0, "its blocks are free");
     }
 }

@@ -56,6 +56,8 @@ struct DiskState {
     capacity_bytes: Option<u64>,
     syncs: u64,
     reads: u64,
+    asked_now: u64,
+    slow_reads: Option<u64>,
     failing_sync: Option<u64>,
     writes: u64,
     failing_write: Option<u64>,
@@ -101,6 +103,11 @@ impl SimulatedDisk {
     pub fn fail_write_after(&self, count: u64) {
         let mut state = self.lock();
         state.failing_write = Some(state.writes + count);
+    }
+
+    /// Lets only every n-th read that does not wait for the disk find its bytes in memory.
+    pub fn slow_down_reads(&self, every: u64) {
+        self.lock().slow_reads = Some(every);
     }
 
     /// Sets whether syncs of files do nothing, as the control of a test needs.
@@ -367,6 +374,16 @@ impl DiskFile for SimulatedFile {
         let count = buffer.len().min(bytes.len() - start);
         buffer[..count].copy_from_slice(&bytes[start..start + count]);
         Ok(count)
+    }
+
+    fn read_now(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.disk.lock();
+        state.asked_now += 1;
+        if state.slow_reads.is_some_and(|every| !state.asked_now.is_multiple_of(every)) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        drop(state);
+        self.read_at(offset, buffer)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -71,6 +71,10 @@ impl DiskFile for UnsyncedFile {
         self.0.read_at(offset, buffer)
     }
 
+    fn read_now(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read_now(offset, buffer)
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.0.write_at(offset, bytes)
     }

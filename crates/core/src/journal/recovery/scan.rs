@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::journal::blocks::{Block, Blocks};
 use crate::journal::damage::{Damage, DamageKind};
-use crate::journal::disk::DiskFile;
+use crate::journal::disk::{DiskFile, Wait};
 use crate::journal::format::record::{
     Decoded, HEADER_BYTES, NoRecord, Record, SYNCED_BEFORE, Seed, Sequence, decode, length_of, parse, sequence_of,
 };
@@ -23,6 +23,8 @@ pub(crate) struct Scanner {
     /// The offset at which records end at the latest.
     limit: u64,
     block: Option<Arc<Block>>,
+    /// Whether reading a block waits for the disk.
+    pub wait: Wait,
     /// Whether the file may have changed where the block is.
     is_stale: bool,
     /// The blocks of all readers of its log, and its segment's number.
@@ -36,7 +38,8 @@ pub(crate) struct Scanner {
 impl Scanner {
     pub fn new(file: Arc<dyn DiskFile>, seed: Seed, limit: u64) -> Self {
         let (offset, none) = (u64::from(DATA_START), Sequence(0));
-        Self { file, seed, offset, limit, block: None, is_stale: false, shared: None, synced: none, needed: none }
+        let (wait, block, is_stale, shared) = (Wait::ForDisk, None, false, None);
+        Self { file, seed, offset, limit, block, wait, is_stale, shared, synced: none, needed: none }
     }
 
     /// Shares what is read of this segment with the other readers of its log.
@@ -141,7 +144,7 @@ impl Scanner {
         let mut bytes =
             spare.filter(|bytes| bytes.capacity() <= size.max(2 * CHUNK_BYTES as usize)).unwrap_or_default();
         make_room(&mut bytes, size);
-        let read = self.file.read_at(self.offset, &mut bytes)?;
+        let read = self.file.read(self.wait, self.offset, &mut bytes)?;
         bytes.truncate(read);
         let block = Block::new(self.offset, bytes, self.synced);
         self.block = Some(match &self.shared {

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::journal::damage::{Damage, DamageKind};
+use crate::journal::disk::Wait;
 use crate::journal::errors::ReadError;
 use crate::journal::format::footer::{RecordHead, heads_of};
 use crate::journal::format::record::{Record, decode, length_of};
@@ -20,16 +21,21 @@ const FILES_MAX: usize = 64;
 const GUESS_BYTES: usize = 4096;
 
 impl SharedLog {
-    pub fn read_at<'a>(&self, location: Location, buffer: &'a mut Vec<u8>) -> Result<Record<'a>, ReadError> {
+    pub fn read_at<'a>(
+        &self,
+        location: Location,
+        wait: Wait,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<Record<'a>, ReadError> {
         let segment = self.file_of(location.segment)?;
         let offset = u64::from(location.offset);
         make_room(buffer, GUESS_BYTES);
-        let mut count = segment.file.read_at(offset, buffer)?;
+        let mut count = segment.file.read(wait, offset, buffer)?;
         let limit = segment.file_bytes.saturating_sub(offset);
         let length = length_of(&buffer[..count]).unwrap_or(0) as usize;
         if length > count && length as u64 <= limit {
             buffer.resize(length, 0);
-            count += segment.file.read_at(offset + count as u64, &mut buffer[count..])?;
+            count += segment.file.read(wait, offset + count as u64, &mut buffer[count..])?;
         }
         match decode(&buffer[..count], limit, segment.seed) {
             Ok(decoded) => Ok(decoded.record),

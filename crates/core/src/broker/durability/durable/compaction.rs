@@ -4,7 +4,7 @@
 //! copy is synced the original counts. After a crash in between, recovery reads both, and what the copy says counts: it is the
 //! same as where the original is gone.
 
-use crate::journal::{AppendError, Appended, Location, ReadError, Record, Sequence};
+use crate::journal::{AppendError, Appended, Location, ReadError, Record, Sequence, Wait};
 
 use super::live_records::RecordHolders;
 use super::records::{self, DefinitionRecord, MessageHead, RECORD_BYTES, kind};
@@ -60,6 +60,7 @@ impl Durable {
             left -= 1;
             self.copied_while_full += size_bytes;
             if !self.copy(record) {
+                self.copied_while_full = self.copied_while_full.saturating_sub(size_bytes);
                 self.skipped = true;
                 return None;
             }
@@ -106,11 +107,11 @@ impl Durable {
         }
     }
 
-    /// Copy a record, or drop it. False when the copy has to be tried again.
+    /// Copy a record, or drop it. False when the copy has to be tried again: for one, because the disk is still reading it.
     fn copy(&mut self, record: RecordId) -> bool {
         let from = self.slots.location(record);
         let mut buffer = std::mem::take(&mut self.buffer);
-        let copied = match self.log.read_at(from, &mut buffer) {
+        let copied = match self.log.read(from, Wait::Never, &mut buffer) {
             Ok(source) => match self.slots.holders(record) {
                 RecordHolders::DefinitionRecord => self.copy_definition(record, &source),
                 RecordHolders::Spilled => self.copy_spilled(record, &source),

@@ -28,7 +28,7 @@ use hashbrown::HashMap;
 
 use crate::journal::{
     AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, LogOptions, OpenError, ReadError, SegmentNumber,
-    Sequence,
+    Sequence, Wait,
 };
 
 use compaction::PendingMove;
@@ -296,10 +296,10 @@ impl Durable {
     /// Read a message back. It has to be synced ([`Saved::sequence`]).
     ///
     /// # Errors
-    /// The record is damaged, or the system cannot read it.
-    pub fn load<'a>(&self, record: RecordId, buffer: &'a mut Vec<u8>) -> Result<Content<'a>, ReadError> {
+    /// The record is damaged, or the system cannot read it; [`ReadError::would_wait`].
+    pub fn load<'a>(&self, record: RecordId, wait: Wait, buffer: &'a mut Vec<u8>) -> Result<Content<'a>, ReadError> {
         let location = self.slots.location(record);
-        let stored = self.log.read_at(location, buffer)?;
+        let stored = self.log.read(location, wait, buffer)?;
         records::content_of(stored.kind, stored.head, stored.body).ok_or(ReadError::Damaged(location))
     }
 

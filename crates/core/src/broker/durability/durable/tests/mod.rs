@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::records::{self, MessageHead, kind};
 use super::{Content, DefinitionId, Durable, DurableOptions, RecordId, RecoveredJournal, Saved, TimeToLive};
-use crate::journal::{Committer, Dice, Sequence, SimulatedDisk};
+use crate::journal::{Committer, Dice, Sequence, SimulatedDisk, Wait};
 
 thread_local! {
     /// A planted fault: recovery takes the place of a copy, and nothing else of it, where it has read the original.
@@ -112,7 +112,7 @@ impl TestMessage {
 /// Which message it is, read back and compared.
 fn number_of(durable: &Durable, record: RecordId) -> u64 {
     let mut buffer = Vec::new();
-    let content = durable.load(record, &mut buffer).expect("readable");
+    let content = durable.load(record, Wait::ForDisk, &mut buffer).expect("readable");
     let number = u64::from_le_bytes(content.route.try_into().expect("a number"));
     let message = TestMessage::new(number, content.properties.len() + content.body.len());
     assert_eq!(content, message.content(), "message {number}");

@@ -1,7 +1,7 @@
 //! The journal while it is in use: reading back, compaction, what is refused.
 
 use super::*;
-use crate::journal::{AppendError, ReadError};
+use crate::journal::{AppendError, ReadError, Wait};
 use crate::testing::or_few;
 
 #[test]
@@ -161,7 +161,7 @@ fn a_message_that_rots_is_not_delivered_and_does_not_stop_compaction() {
     let path = disk.paths().into_iter().find(|path| path.ends_with("00000001-00000000000000000001.segment"));
     let location = bench.durable.slots.location(rotten.record);
     disk.flip(&path.expect("a segment"), location.offset as usize + 100, 1);
-    assert!(matches!(bench.durable.load(rotten.record, &mut Vec::new()), Err(ReadError::Damaged(_))));
+    assert!(matches!(bench.durable.load(rotten.record, Wait::ForDisk, &mut Vec::new()), Err(ReadError::Damaged(_))));
     for number in 100..or_few(500, 300) as u64 {
         let saved = bench.publish(number, 100, &[queue]);
         bench.durable.settled(saved.record, queue);

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::model::{Deed, Model};
+use crate::journal::Wait;
+
 use super::{DefinitionId, Dice, JournalHarness, RecordId, Sequence, TestMessage, number_of};
 
 /// A queue that was done with a message, when the last record had this sequence.
@@ -183,7 +185,8 @@ impl<'a> QueueLife<'a> {
     fn commit(&mut self) {
         self.bench.committer.commit_once();
         let mut buffer = Vec::new();
-        self.has_lost |= self.spilled.iter().any(|record| self.bench.durable.load(*record, &mut buffer).is_err());
+        self.has_lost |=
+            self.spilled.iter().any(|record| self.bench.durable.load(*record, Wait::ForDisk, &mut buffer).is_err());
     }
 
     /// What a broker does in one call: queues are done with some, there is compaction, and then it is recorded.
