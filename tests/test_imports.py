@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "python" / "tamis"
 LAYERS = [
     {"_core", "closing", "errors", "loopback", "message", "name_hints", "retry_after", "store_place", "text_file"},
     {"query", "engine", "words", "reference"},
-    {"store", "adapters"},
+    {"store", "adapters", "http_connection"},
     {"config"},
     {"broker", "client", "notify", "spark", "report"},
     {"demo", "web"},
@@ -42,7 +42,7 @@ HEAVY = {
     "pika": {"cli", "adapters"},
     "aio_pika": {"client", "notify", "spark"},
     "starlette": {"web", "adapters", "notify"},
-    "uvicorn": {"web", "adapters"},
+    "uvicorn": {"web", "adapters", "http_connection"},
     "jinja2": {"config"},
     "cronsim": {"config", "notify"},
     "httpx2": {"adapters", "notify"},

@@ -90,3 +90,11 @@ def test_an_html_file_is_a_message_with_its_title(tmp_path: Path, html: bytes) -
     (row,) = read_all(HtmlSource(FileOptions(path=str(tmp_path))))
     assert isinstance(row.properties, dict)
     assert (row.properties["subject"], row.body) == ("M\u0119ka & co", "one\ntwo")
+
+
+def test_a_csv_file_in_another_encoding_than_utf_16_is_told_and_stops_no_other(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"n\n1\n")
+    (tmp_path / "b.csv").write_bytes("n\n2\n".encode("utf-16"))
+    bad, good = csv_rows(tmp_path, encoding="utf-16")
+    assert bad.error == "line 1: UTF-16 stream does not start with BOM"
+    assert (good.error, good.properties) == (None, '{"n":2}')

@@ -314,3 +314,31 @@ def test_a_spool_that_was_removed_is_told(web: Web, reader: Any) -> None:
     feed.open()
     with pytest.raises(AdapterError, match="the spool was removed"):
         feed.next()
+
+
+def test_items_of_a_feed_that_moved_to_another_host_are_not_new(web: Web, reader: Any) -> None:
+    web.page("/new", Answer(200, rss("g1")))
+    old = web.page("/old", Answer(200, rss("g1")))
+    feed = reader(old)
+    assert len(feed.next()) == 1
+    elsewhere = old.replace("127.0.0.1", "localhost").replace("/old", "/new")
+    web.page("/old", Answer(301, headers={"Location": elsewhere}))
+    assert feed.later() == []
+    web.page("/new", Answer(200, rss("g2", "g1")))
+    assert [row.properties["message_id"] for row in feed.later()] == ["g2"]
+
+
+def test_an_item_with_a_broken_link_stops_no_other() -> None:
+    content = rss("g1", "g2").replace(b"/items/g1", b"http://[broken/2")
+    links = [item["link"] for _, item in feed_items(content, "https://example.org/rss")]
+    assert links == ["http://[broken/2", "https://example.org/items/g2"]
+
+
+def test_a_failure_of_a_wrong_clock_is_not_waited_for(web: Web, reader: Any) -> None:
+    bad, good = web.page("/bad", Answer(503)), web.page("/good", Answer(200, rss("g1")))
+    feed = reader(f"{bad} {good}")
+    feed.now += 40_000_000
+    assert len(feed.next()) == 2
+    feed.now -= 40_000_000
+    web.page("/bad", Answer(200, rss("b1")))
+    assert [row.properties["message_id"] for row in feed.next()] == ["b1"]

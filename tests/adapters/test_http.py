@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tamis.adapters import http_thread
 from tamis.adapters.sources.live import spool as spool_module
 from tamis.adapters.sources.live.http import HttpOptions, HttpSource
 from tamis.errors import AdapterError
@@ -136,3 +138,16 @@ def test_a_wrong_option_is_refused(options: dict[str, str], said: str) -> None:
     with pytest.raises(AdapterError) as error:
         HttpSource(HttpOptions(**options)).check()  # type: ignore[arg-type]
     assert said in str(error.value)
+
+
+def test_silent_connections_shut_nobody_out(opened: Open) -> None:
+    reader = opened()
+    assert isinstance(reader.source, HttpSource)
+    address = ("127.0.0.1", reader.source.port)
+    silent = [socket.create_connection(address, timeout=30) for _ in range(http_thread.CONNECTIONS_MAX + 20)]
+    try:
+        assert push(reader, {"n": 1}).status_code == 202
+        assert silent[0].recv(1) == b"", "the one that was silent for longest made room"
+    finally:
+        for one in silent:
+            one.close()

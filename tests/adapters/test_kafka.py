@@ -75,6 +75,22 @@ def _objects(*numbers: int) -> list[bytes]:
     return [b'{"n": %d}' % number for number in numbers]
 
 
+class _FarMessage:
+    """A message from the year 55,840, as its producer counts microseconds; the server of these tests keeps none."""
+
+    def __getattr__(self, name: str) -> Callable[[], object]:
+        told = {"topic": "orders", "partition": 0, "offset": 7, "timestamp": (1, 1_700_000_000_000_000)}
+        return lambda: (told | {"value": b'{"n": 1}'}).get(name)
+
+
+def test_a_message_with_a_time_that_no_calendar_has_is_read(topic: str, opened: Open) -> None:
+    reader = opened()
+    reader.next()
+    assert isinstance(reader.source, KafkaSource)
+    item = reader.source._item(_FarMessage())  # type: ignore[arg-type]  # all that is asked of one
+    assert json.loads(item.content) == {"partition": 0, "offset": 7, "n": 1}
+
+
 def test_a_message_has_its_headers_key_and_value(server: MockKafka, topic: str, opened: Open) -> None:
     headers = [("a", b"1"), ("b", b"2"), ("b", b"\xff")]
     server.publish(topic, b'{"n": 1, "a": "own"}', key=b"K", headers=headers, timestamp=1_700_000_000_000)

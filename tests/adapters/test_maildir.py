@@ -131,3 +131,13 @@ def test_what_is_no_maildir_is_said(tmp_path: Path, box: Path, opened: Open) -> 
     box.rename(tmp_path / "moved")
     with pytest.raises(AdapterError, match="the next try is at"):
         reader.later()
+
+
+def test_after_a_correction_of_the_clock_it_looks_again(box: Path, opened: Open) -> None:
+    reader = opened()
+    reader.now += 40_000_000
+    assert reader.next() == []
+    reader.now -= 40_000_000
+    _deliver(box, 1)
+    reader.restart()
+    assert subjects(reader.next()) == ["number 1"]

@@ -112,6 +112,25 @@ def test_a_row_that_is_refused_does_not_hold_up_the_others(record: NotificationR
     assert home.rows("SELECT count(*) FROM mine") == [(4,)]
 
 
+def test_a_row_that_a_trigger_refuses_does_not_hold_up_the_others(record: NotificationRecord, home: Home) -> None:
+    home.rows("CREATE TABLE mine (id text PRIMARY KEY, body text)")
+    if "postgres" in home.url:
+        home.rows(
+            "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.body = 'poison' THEN "
+            "RAISE EXCEPTION 'no poison'; END IF; RETURN NEW; END $$"
+        )
+        home.rows("CREATE TRIGGER no BEFORE INSERT ON mine FOR EACH ROW EXECUTE FUNCTION no()")
+    else:
+        home.rows(
+            "CREATE TRIGGER no BEFORE INSERT ON mine WHEN NEW.body = 'poison' "
+            "BEGIN SELECT RAISE(ABORT, 'no poison'); END"
+        )
+    channel = DatabaseChannel(home.config(table="mine"))
+    sent = channel.deliver([due(record, number, body="poison" if number == 2 else "fine") for number in range(5)])
+    assert (list(sent.failures), "no poison" in sent.failures[2]) == ([2], True)
+    assert home.rows("SELECT count(*) FROM mine") == [(4,)]
+
+
 def test_odd_characters_are_replaced_everywhere(record: NotificationRecord, home: Home) -> None:
     odd = due(record, 1, body="a\0b\ud83ec\U0001f9c4", properties='{"\\u0000": ["\\ud83e", "\\ud83e\\uddc4"]}')
     assert not DatabaseChannel(home.config()).deliver([odd]).failures

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -111,3 +112,11 @@ def _record() -> NotificationRecord:
         *(1, "1", "frost", 1, "n > 1", "selector", datetime.fromisoformat("2026-11-21T12:00:00+00:00")),
         *("inbox", "a", 1, "00", "", "{}", "", None),
     )
+
+
+@pytest.mark.parametrize("link", ["http://x/\x01", "http://[broken/2", "ftp://x"])
+def test_what_is_no_web_address_is_no_link(record: NotificationRecord, tmp_path: Path, link: str) -> None:
+    made = channel(tmp_path)
+    assert not made.deliver([due(record, 1, properties=json.dumps({"link": link}))]).failures
+    assert not made.deliver([due(record, 2)]).failures
+    assert ids(tmp_path / "frost.atom") == [2, 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -16,10 +17,12 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
+import aiosmtplib
 import pytest
 import trustme
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+from pydantic import ValidationError
 
 from tamis.config.deliveries import SmtpDelivery
 from tamis.config.owners import OwnerConfig
@@ -521,3 +524,62 @@ def test_who_has_unsubscribed_is_left_out_of_what_the_server_gets(
     assert engine.deliver_pending() == DeliveryCounts(delivered=1)
     assert len(inbox.received) == 2
     assert store.deliveries()[0].reason == "not sent: ann@example.org, ben@example.org unsubscribed"
+
+
+def test_a_digest_is_for_each_recipient_whoever_has_an_earlier_one(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    store.add_query(QuerySpec("frost", "subject LIKE '%'", owner="ann", deliveries=("mail",)))
+    owner = OwnerConfig(name="ann", to=("zoe@example.org", "ben@example.org"), digest="hour")
+    config = _config(serve(), to=["zoe@example.org", "ben@example.org"])
+
+    def deliver() -> None:
+        NotificationEngine(store, [config], clock, owners=[owner]).deliver_pending()
+
+    def match(first: int, last: int) -> None:
+        store.pin_batch("s", first)
+        store.commit_batch("s", first, result(map(message, range(first, last)), ["frost"]))
+
+    match(0, 2)
+    deliver()
+    clock.move(7_200)
+    inbox.put_off = {"ben@example.org"}
+    deliver()
+    assert inbox.envelopes == [["zoe@example.org"]]
+    with sqlite3.connect(store.path) as file:
+        (name, waits_until) = file.execute("SELECT DISTINCT digest, next_attempt_at FROM deliveries").fetchone()
+    match(2, 3)
+    with sqlite3.connect(store.path) as file:
+        late = "UPDATE deliveries SET digest = ?, next_attempt_at = ? WHERE digest IS NULL"
+        assert file.execute(late, (name, waits_until)).rowcount == 1
+    inbox.put_off = set()
+    clock.move(3_600)
+    deliver()
+    assert sorted(inbox.envelopes[1:]) == [["ben@example.org"], ["zoe@example.org", "ben@example.org"]]
+    assert store.counts().deliveries_delivered == 3
+
+
+@pytest.mark.parametrize("answer", ["550 Empf\xe4nger", "451 sp\xe4ter"])
+def test_an_answer_in_another_encoding_is_kept_as_text(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    fill(store, 1, deliveries=("mail",))
+    port = serve()
+    said = answer[4:].encode("latin-1").decode("ascii", "surrogateescape")
+    replies = {"ann@example.org": aiosmtplib.SMTPResponse(int(answer[:3]), said)}
+
+    async def sendmail(*_: Any) -> Any:
+        return replies, ""
+
+    monkeypatch.setattr(aiosmtplib.SMTP, "sendmail", sendmail)
+    _engine(store, clock, port, tries=2).deliver_pending()
+    (delivery,) = store.deliveries()
+    assert (delivery.reason or "").startswith(f"ann@example.org: {answer[:6]}")
+
+
+def test_an_address_that_no_server_takes_is_refused_when_it_is_written() -> None:
+    with pytest.raises(
+        ValidationError, match="an address in ASCII, such as ann@example.org, not 'j\xf6rg@example.org'"
+    ):
+        _config(25, to=["J\xf6rg <j\xf6rg@example.org>"])
+    assert _config(25, to=["J\xf6rg <joerg@example.org>"]).recipients == ("J\xf6rg <joerg@example.org>",)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tamis.config.deliveries import JsonlDelivery, SmtpDelivery
-from tamis.errors import StoreBusyError, StoreError
+from tamis.errors import StoreBusyError, StoreError, StoreLostError
 from tamis.notify.dispatch import DeliveryCounts
 from tamis.notify.engine import NotificationEngine
 from tamis.spark.deliveries import GRACE_S, DeliveryThreads
@@ -139,13 +139,16 @@ def test_a_stop_comes_between_two_notifications() -> None:
     assert slow.delivered < 400, "a call of 500 would go on for 25 s"
 
 
-def test_a_busy_store_is_tried_again(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [StoreBusyError, StoreLostError])
+def test_a_store_that_is_busy_or_lost_is_tried_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[StoreError]
+) -> None:
     due, calls = Store.due_deliveries, []
 
     def busy_at_first(*arguments: object) -> object:
         calls.append(arguments)
         if len(calls) <= 4:
-            raise StoreBusyError("another process has held the store")
+            raise kind("another process has held the store")
         return due(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Store, "due_deliveries", busy_at_first)

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     import uvicorn
 
 CONNECTIONS_MAX: Final = 200
-"""Maximum number of requests at once."""
+"""Maximum number of connections. Beyond it, the one that has waited longest for a request is closed."""
+ANSWER_S: Final = 60.0
+"""Maximum time for a request and its answer, longer than the time after which an application refuses to read on."""
 START_S_MAX: Final = 10.0
 """Maximum time to begin, and to end."""
 
@@ -30,14 +32,17 @@ class HttpThread:
     def __init__(self, application: Any, host: str, port: int, tls: Mapping[str, str | None] = {}) -> None:
         import uvicorn
 
+        from tamis.http_connection import HttpConnections
+
         config = uvicorn.Config(
             application,
+            http=HttpConnections(CONNECTIONS_MAX, ANSWER_S).make,  # type: ignore[arg-type]  # any callable will do
             host=host,
             port=port,
             log_config=None,
             access_log=False,
             lifespan="off",
-            limit_concurrency=CONNECTIONS_MAX,
+            limit_concurrency=2 * CONNECTIONS_MAX,
             timeout_graceful_shutdown=2,
             ssl_certfile=tls.get("ssl_certfile"),
             ssl_keyfile=tls.get("ssl_keyfile"),

@@ -65,7 +65,8 @@ class Row:
     @property
     def characters(self) -> int:
         """The approximate size, for bounding batches."""
-        return 2 * (len(self.body or "") + len(self.xml or "")) + len(self.raw or b"")
+        properties = len(self.properties) if isinstance(self.properties, str) else 0
+        return 2 * (properties + len(self.body or "") + len(self.xml or "")) + len(self.raw or b"")
 
 
 def columns(*, signature: bool, streams: bool) -> dict[str, str]:

@@ -16,6 +16,7 @@ from tamis.config.fields import (
     DatabaseAddress,
     Domain,
     Line,
+    MailAddress,
     Name,
     Port,
     Seconds,
@@ -133,8 +134,8 @@ class _Files(_Delivery):
 
 
 class _Mail(_Delivery):
-    sender: Line = Field(default="tamis@localhost", alias="from")
-    recipients: Annotated[tuple[Line, ...], BeforeValidator(_as_tuple), Field(min_length=1)] = Field(
+    sender: MailAddress = Field(default="tamis@localhost", alias="from")
+    recipients: Annotated[tuple[MailAddress, ...], BeforeValidator(_as_tuple), Field(min_length=1)] = Field(
         default=("subscriber@localhost",), alias="to"
     )
     domain: Domain = "tamis.invalid"
@@ -191,8 +192,8 @@ class SmtpDelivery(_Mail):
     user: Line | None = None
     password_env: Line | None = None
     timeout_s: Seconds = 30.0
-    sender: Line = Field(alias="from")
-    recipients: Annotated[tuple[Line, ...], BeforeValidator(_as_tuple), Field(min_length=1)] = Field(alias="to")
+    sender: MailAddress = Field(alias="from")
+    recipients: Annotated[tuple[MailAddress, ...], BeforeValidator(_as_tuple), Field(min_length=1)] = Field(alias="to")
 
     @model_validator(mode="before")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from email.utils import parseaddr
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +46,13 @@ def _database(value: object, info: ValidationInfo) -> Place:
         raise ValueError(str(error)) from error
 
 
+def _mail_address(text: str) -> str:
+    address = parseaddr(text)[1] or text
+    if not address.isascii():
+        raise ValueError(f"expected an address in ASCII, such as ann@example.org, not '{address}'")
+    return text
+
+
 _NAME, _LINE, _DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", r"^[^\r\n\x00]+$", r"^[A-Za-z0-9.-]+$"
 _CLOCK, _QUIET = r"^([01]\d|2[0-3]):[0-5]\d$", r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$"
 _TABLE = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$"
@@ -68,6 +76,8 @@ Port = Annotated[int, Field(strict=True, gt=0, le=65_535)]
 Clock = Annotated[str, Field(pattern=_CLOCK)]
 QuietHours = Annotated[str, Field(pattern=_QUIET)]
 Line = Annotated[str, Field(pattern=_LINE)]
+MailAddress = Annotated[str, Field(pattern=_LINE), AfterValidator(_mail_address)]
+"""An e-mail address, also with a name, as ``Ann <ann@example.org>``."""
 Domain = Annotated[str, Field(pattern=_DOMAIN, max_length=200)]
 TableName = Annotated[str, Field(pattern=_TABLE, max_length=127)]
 ConfigPath = Annotated[Path, AfterValidator(_relative_to_file)]

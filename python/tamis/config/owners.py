@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tamis.config.errors import MistakeError
-from tamis.config.fields import Clock, Count, Line, Name, QuietHours, Seconds, Section, TemplatesFolder
+from tamis.config.fields import Clock, Count, MailAddress, Name, QuietHours, Seconds, Section, TemplatesFolder
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -60,7 +60,7 @@ class ProfileConfig(Section):
     """
 
     name: Name
-    to: Annotated[tuple[Line, ...], BeforeValidator(_as_tuple)] = ()
+    to: Annotated[tuple[MailAddress, ...], BeforeValidator(_as_tuple)] = ()
     time_zone: str = "UTC"
     digest: Literal["none", "hour", "day", "week", "cron"] = "none"
     at: Clock = "08:00"

@@ -144,7 +144,8 @@ class ChannelDispatcher:
             for digest in self._store.due_digests(self.name, self._now()):
                 while left > 0 and (page := self._store.due_digest(self.name, digest, _PAGE, self._now())):
                     left -= len(page)
-                    yield page, channel.deliver_digest
+                    for group in _alike(page):
+                        yield group, channel.deliver_digest
 
     def _try(self, due: Sequence[DueDelivery], hand_over: HandOver, counts: DeliveryCounts) -> None:
         try:
@@ -229,3 +230,11 @@ class UnconfiguredDispatcher:
 
     def interrupt(self) -> None:
         """Do nothing: nothing here waits."""
+
+
+def _alike(page: Sequence[DueDelivery]) -> list[list[DueDelivery]]:
+    """Return the deliveries in groups of those that still wait for the same recipients."""
+    groups: dict[frozenset[str], list[DueDelivery]] = {}
+    for one in page:
+        groups.setdefault(frozenset(one.recipients), []).append(one)
+    return list(groups.values())

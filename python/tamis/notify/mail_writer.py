@@ -8,6 +8,7 @@ from email.utils import parseaddr
 
 from tamis.config.deliveries import EmlDelivery, SmtpDelivery
 from tamis.config.owners import OwnerConfig, find_owner
+from tamis.errors import StoreError
 from tamis.notify.channels.channel import Sent
 from tamis.notify.mail import render
 from tamis.notify.unsubscribe import Links
@@ -95,6 +96,8 @@ class MailWriter:
         """Write an e-mail, and note in `sent` what to record; None if nothing is to be sent."""
         try:
             mail = self.write(group)
+        except StoreError:
+            raise  # it has nothing to do with the message
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
             sent.failures.update((it.delivery_id, f"cannot be rendered as an e-mail: {error}") for it in group)
             return None

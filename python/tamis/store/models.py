@@ -6,7 +6,9 @@ replayed after a crash sees the same queries as the first time. Hierarchies are 
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from typing import Final
 
 from sqlalchemy import (
     JSON,
@@ -40,6 +42,9 @@ Number = BigInteger().with_variant(Integer(), "sqlite")
 """A number that may grow beyond 2^31; SQLite has only one kind, and numbers rows by it."""
 
 
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
 class UtcDateTime(TypeDecorator[datetime]):
     """A point in time: aware and in UTC in Python, without a time zone in the database."""
 
@@ -56,14 +61,19 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class Text(TypeDecorator[str]):
-    """Text of a message. PostgreSQL keeps no NUL character: it becomes U+FFFD there."""
+    """Text of a message, or of somebody's answer.
+
+    No database keeps half of a surrogate pair, and PostgreSQL no NUL character: they become U+FFFD.
+    """
 
     impl = String
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Replace what the database cannot keep."""
-        return value.replace("\0", "\ufffd") if value and dialect.name == "postgresql" else value
+        if value and dialect.name == "postgresql":
+            value = value.replace("\0", "\ufffd")
+        return _SURROGATE.sub("\ufffd", value) if value and not value.isascii() else value
 
 
 revisions = Table(
@@ -221,7 +231,7 @@ deliveries = Table(
     Column("state", String, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("next_attempt_at", UtcDateTime, nullable=False),
-    Column("reason", String),
+    Column("reason", Text),
     Column("updated_at", UtcDateTime, nullable=False),
     Column("recipients", JSON, nullable=False),  # recipient -> null, or why it was refused; the others wait
     Column("digest", String),  # null: not yet decided; empty: it goes alone; else what names its digest
@@ -237,7 +247,7 @@ delivery_steps = Table(
     Column("delivery_id", Number, ForeignKey("deliveries.id"), nullable=False),
     Column("at", UtcDateTime, nullable=False),
     Column("step", String, nullable=False),
-    Column("reason", String),
+    Column("reason", Text),
     Index("delivery_steps_of", "delivery_id", "id"),
 )
 
@@ -291,7 +301,7 @@ adapters = Table(
     Column("name", String, primary_key=True),
     Column("desired", String, nullable=False),
     Column("status", String, nullable=False),
-    Column("last_error", String),
+    Column("last_error", Text),
     Column("read_count", Number, nullable=False),
     Column("dead_count", Number, nullable=False),
     Column("last_batch_at", UtcDateTime),
@@ -307,7 +317,7 @@ adapter_errors = Table(
     Column("id", Number, primary_key=True),
     Column("name", String, nullable=False),
     Column("at", UtcDateTime, nullable=False),
-    Column("error", String, nullable=False),
+    Column("error", Text, nullable=False),
     Index("adapter_errors_of", "name", "id"),
 )
 

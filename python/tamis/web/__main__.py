@@ -17,9 +17,9 @@ import uvicorn
 from tamis.broker import system
 from tamis.broker.data_folder import CONTROL_SOCKET_NAME
 from tamis.broker.log import Log
+from tamis.http_connection import HEAD_S, HttpConnections
 from tamis.web.auth import Authenticator
 from tamis.web.broker_link import BrokerLink
-from tamis.web.connection import HEAD_S, HttpConnections
 from tamis.web.process import BACKLOG, HttpSettings
 from tamis.web.routes import application
 from tamis.web.web_server import WebServer

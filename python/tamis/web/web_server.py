@@ -8,7 +8,7 @@ from functools import partial
 
 import uvicorn
 
-from tamis.web.connection import HttpConnections
+from tamis.http_connection import HttpConnections
 from tamis.web.process import BACKLOG
 
 TLS_HANDSHAKE_S = 10.0

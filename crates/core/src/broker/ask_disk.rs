@@ -7,15 +7,18 @@ use crate::broker::ids::{ConnectionSlot, ConsumerSlot, MessageId};
 use crate::broker::topology::QueueId;
 
 impl Broker {
-    /// Make the first message of a queue ready to be delivered. Returns false where its bytes have to come from the disk: the
-    /// queue is scheduled again soon.
+    /// Make the first message of a queue ready to be delivered, and the entry behind it ready to be the first. Returns false
+    /// where something has to come from the disk: the queue is scheduled again soon.
     ///
     /// # Errors
     /// The reason in words: it cannot be read.
     #[inline]
     pub(crate) fn prepare_front(&mut self, queue: QueueId) -> Result<bool, String> {
-        match self.queues[queue].front() {
-            Some(front) if !self.messages.get(front.message).is_resident() => self.load_front(queue),
+        let it = &self.queues[queue];
+        match it.front() {
+            Some(front) if it.is_next_on_disk() || !self.messages.get(front.message).is_resident() => {
+                self.load_front(queue)
+            }
             _ => Ok(true),
         }
     }
@@ -23,22 +26,26 @@ impl Broker {
     #[cold]
     fn load_front(&mut self, queue: QueueId) -> Result<bool, String> {
         let now = self.clock.now();
-        let it = &self.queues[queue];
-        let (handle, is_listed) = (it.handle(queue), it.awaits_disk);
-        let Some(front) = it.front() else { return Ok(true) };
-        let loaded = self.messages.load(front.message, it.disk_wait.wait(now), &self.durability);
+        let is_next_there = self.queues.fetch_next(queue, now);
         let it = &mut self.queues[queue];
-        if let Ok(false) = loaded {
-            it.disk_wait.go_on(now);
-            it.awaits_disk = true;
-            if !is_listed {
-                self.disk_waits.queues.push(handle);
-            }
-            self.disk_waits.set_retry(now);
-        } else {
+        let Some(front) = it.front() else { return Ok(true) };
+        let loaded = match self.messages.get(front.message).is_resident() {
+            true => Ok(true),
+            false => self.messages.load(front.message, it.disk_wait.wait(now), &self.durability),
+        };
+        if let Ok(true) = loaded
+            && is_next_there
+        {
             it.disk_wait.end();
+            return loaded;
         }
-        loaded
+        loaded?;
+        it.disk_wait.go_on(now);
+        if !std::mem::replace(&mut it.awaits_disk, true) {
+            self.disk_waits.queues.push(it.handle(queue));
+        }
+        self.disk_waits.set_retry(now);
+        Ok(false)
     }
 
     /// Make the message of a dead letter ready to be published. Returns false where its bytes have to come from the disk: it is

@@ -11,7 +11,7 @@ use crate::broker::ids::{ConnectionSlot, ConsumerSlot, Handle};
 use crate::broker::topology::QueueId;
 
 /// The time between two tries.
-const RETRY_US: Micros = 1_000;
+pub(crate) const RETRY_US: Micros = 1_000;
 /// The time after which one that has asked in vain waits for the disk.
 const PATIENCE_US: Micros = 1_000_000;
 

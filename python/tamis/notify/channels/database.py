@@ -93,12 +93,19 @@ class DatabaseChannel:
         table = self._table = self._table if self._table is not None else self._find_table()
         try:
             self._insert_all(table, list(rows.values()))
-        except (exc.DataError, exc.IntegrityError):
+        except exc.DBAPIError as error:
+            if not _is_of_a_row(error):
+                raise
             for number, row in rows.items():
-                try:
-                    self._insert_all(table, [row])
-                except (exc.DataError, exc.IntegrityError) as error:
-                    sent.failures[number] = _reason(error)
+                self._insert_alone(table, number, row, sent)
+
+    def _insert_alone(self, table: Table, number: int, row: Row, sent: Sent) -> None:
+        try:
+            self._insert_all(table, [row])
+        except exc.DBAPIError as error:
+            if not _is_of_a_row(error):
+                raise
+            sent.failures[number] = _reason(error)
 
     def _insert_all(self, table: Table, rows: Sequence[Row]) -> None:
         if rows:
@@ -170,3 +177,9 @@ def _fit(value: Any, column: Column[Any]) -> Any:
 def _reason(error: exc.SQLAlchemyError) -> str:
     cause = error.orig if isinstance(error, exc.DBAPIError) else error
     return " ".join(str(cause).split())[:300] or type(error).__name__
+
+
+def _is_of_a_row(error: exc.DBAPIError) -> bool:
+    """Return whether the database refuses a row: for its values, their size, or by a trigger's word."""
+    state = getattr(error.orig, "sqlstate", None) or ""
+    return isinstance(error, exc.DataError | exc.IntegrityError) or state[:2] in ("54", "P0")

@@ -146,9 +146,16 @@ def _address(record: NotificationRecord) -> str | None:
     properties = record.message_properties()
     for name in LINK_PROPERTIES:
         value = properties.get(name)
-        if isinstance(value, str) and urlsplit(value).scheme in ("http", "https"):
+        if isinstance(value, str) and not NOT_IN_TEXT.search(value) and _is_web_address(value):
             return value
     return None
+
+
+def _is_web_address(text: str) -> bool:
+    try:
+        return urlsplit(text).scheme in ("http", "https")
+    except ValueError:  # such as http://[broken
+        return False
 
 
 def _written(at: datetime) -> str:

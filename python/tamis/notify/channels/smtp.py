@@ -124,7 +124,7 @@ class SmtpChannel(ServerChannel):
         waiting = [recipient for recipient in addresses if recipient not in first.recipients]
         try:
             replies = await self._hand_over_all(waiting, mail)
-        except (aiosmtplib.SMTPException, OSError) as error:
+        except (aiosmtplib.SMTPException, OSError, ValueError) as error:  # of values: an address that no server takes
             sent.failures.update((it.delivery_id, _one_line(error)) for it in group)
         else:
             accepted = {recipient: None for recipient in waiting if recipient not in replies}
@@ -142,6 +142,8 @@ class SmtpChannel(ServerChannel):
                 replies |= await self._hand_over([recipient], contents[recipient])
             except aiosmtplib.SMTPResponseException as error:
                 replies[recipient] = aiosmtplib.SMTPResponse(error.code, error.message)
+            except ValueError as error:  # an address that no server takes
+                replies[recipient] = aiosmtplib.SMTPResponse(_PERMANENT, _one_line(error))
             except (aiosmtplib.SMTPException, OSError, ChannelError) as error:
                 if at == 0:
                     raise
@@ -228,4 +230,4 @@ def _one_line(error: Exception) -> str:
 
 
 def _flat(text: str) -> str:
-    return " ".join(text.split())[:300]
+    return " ".join(text.split())[:300].encode(errors="replace").decode()  # a server may answer in another encoding

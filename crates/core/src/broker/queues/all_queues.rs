@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::broker::clock::{Micros, NEVER};
 use crate::broker::dense_map::DenseMap;
+use crate::broker::disk_waits::DiskWait;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::Handle;
 use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
@@ -40,6 +41,8 @@ pub(crate) struct Queues {
     abandoned: Vec<Handle<QueueId>>,
     /// Entries of purged and deleted queues, released a few at a time, because releasing a million would stop everybody.
     unreachable: VecDeque<UnreachableEntries>,
+    /// Since when the first of them have asked the disk.
+    unreachable_wait: DiskWait,
 }
 
 /// Entries that nobody can reach any more.
@@ -106,6 +109,13 @@ impl Queues {
     /// Every queue with its id.
     pub fn iter(&self) -> impl Iterator<Item = (QueueId, &Queue)> {
         self.queues.iter()
+    }
+
+    /// Have the entry behind the first of a queue in memory. Returns false where that has to wait for the disk: ask again soon.
+    #[inline]
+    pub fn fetch_next(&mut self, id: QueueId, now: Micros) -> bool {
+        let queue = &mut self.queues[id];
+        !queue.is_next_on_disk() || queue.fetch_next(now, &mut self.chunks)
     }
 
     /// Take the first entry of a queue.
@@ -369,9 +379,14 @@ impl Queues {
         !self.unreachable.is_empty()
     }
 
-    /// The next entry to release, or the end of a group.
-    pub fn next_unreachable(&mut self) -> Option<Unreachable> {
+    /// The next entry to release, or the end of a group. None where it has to come from the disk.
+    pub fn next_unreachable(&mut self, now: Micros) -> Option<Unreachable> {
         let UnreachableEntries { entries, durable_id, .. } = self.unreachable.front_mut()?;
+        if entries.is_next_on_disk() && !entries.fetch_next(self.unreachable_wait.wait(now), &mut self.chunks) {
+            self.unreachable_wait.go_on(now);
+            return None;
+        }
+        self.unreachable_wait.end();
         if let Some(entry) = entries.pop(&mut self.chunks) {
             return Some(Unreachable::Entry(entry, *durable_id));
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::broker::ids::MessageId;
 use crate::broker::queues::entries::QueueEntry;
 use crate::broker::slab::SlotId;
-use crate::journal::{Disk, DiskFile};
+use crate::journal::{Disk, DiskFile, Wait};
 
 /// The size of a slot: a page.
 const SLOT_BYTES: usize = 4096;
@@ -144,11 +144,29 @@ impl ChunkStore {
     }
 
     /// Read a chunk back behind `entries`, and free its slot. Returns how many of its entries are lost, all or none.
-    pub fn load(&mut self, chunk: &SpilledChunk, entries: &mut VecDeque<QueueEntry>) -> usize {
-        self.reserve(entries, chunk.count as usize);
-        let read = self.read(chunk, entries);
+    pub fn wait_for(&mut self, chunk: &SpilledChunk, entries: &mut VecDeque<QueueEntry>) -> usize {
+        let read = self.read(chunk, Wait::ForDisk);
+        self.take(chunk, read, entries)
+    }
+
+    /// The same. None where that would have to wait for the disk: the chunk stays there.
+    pub fn load(&mut self, chunk: &SpilledChunk, wait: Wait, entries: &mut VecDeque<QueueEntry>) -> Option<usize> {
+        match self.read(chunk, wait) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => None,
+            read => Some(self.take(chunk, read, entries)),
+        }
+    }
+
+    fn take(
+        &mut self,
+        chunk: &SpilledChunk,
+        read: std::io::Result<[u8; SLOT_BYTES]>,
+        entries: &mut VecDeque<QueueEntry>,
+    ) -> usize {
         self.forget(chunk);
-        let Err(reason) = read else { return 0 };
+        self.reserve(entries, chunk.count as usize);
+        let decoded = read.map_err(|error| error.to_string()).and_then(|bytes| decode(&bytes, chunk.count, entries));
+        let Err(reason) = decoded else { return 0 };
         let (lost, _) = self.lost.take().unwrap_or_default();
         self.lost = Some((lost + u64::from(chunk.count), reason));
         chunk.count as usize
@@ -164,15 +182,15 @@ impl ChunkStore {
     /// The entries of a chunk that stays on disk; none when it cannot be read.
     pub fn peek(&self, chunk: &SpilledChunk) -> VecDeque<QueueEntry> {
         let mut entries = VecDeque::new();
-        _ = self.read(chunk, &mut entries);
+        if let Ok(bytes) = self.read(chunk, Wait::ForDisk) {
+            _ = decode(&bytes, chunk.count, &mut entries);
+        }
         entries
     }
 
-    fn read(&self, chunk: &SpilledChunk, entries: &mut VecDeque<QueueEntry>) -> Result<(), String> {
-        let files = self.files.as_ref().ok_or("there is no data directory")?;
-        let mut bytes = [0; SLOT_BYTES];
-        files.read(chunk.slot, &mut bytes).map_err(|error| error.to_string())?;
-        decode(&bytes, chunk.count, entries)
+    fn read(&self, chunk: &SpilledChunk, wait: Wait) -> std::io::Result<[u8; SLOT_BYTES]> {
+        let files = self.files.as_ref().ok_or_else(|| std::io::Error::other("there is no data directory"))?;
+        files.read(chunk.slot, wait)
     }
 }
 
@@ -252,11 +270,12 @@ impl SpillFiles {
         Ok(index)
     }
 
-    fn read(&self, slot: u32, bytes: &mut [u8; SLOT_BYTES]) -> std::io::Result<()> {
+    fn read(&self, slot: u32, wait: Wait) -> std::io::Result<[u8; SLOT_BYTES]> {
         let (index, within) = self.place_of(slot);
         let Some(file) = &self.files[index] else { return Err(std::io::ErrorKind::NotFound.into()) };
-        let count = file.file.read_at((within * SLOT_BYTES) as u64, bytes)?;
-        if count == SLOT_BYTES { Ok(()) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
+        let mut bytes = [0; SLOT_BYTES];
+        let count = file.file.read(wait, (within * SLOT_BYTES) as u64, &mut bytes)?;
+        if count == SLOT_BYTES { Ok(bytes) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
     }
 
     /// Free a slot. A file without used slots is removed, unless it is the only one with room.
@@ -360,9 +379,7 @@ mod tests {
         }
         assert_eq!((files.files.len(), slots.len()), (FILES_MAX, files.first_slot_of(FILES_MAX)));
         for (number, slot) in slots.iter().enumerate() {
-            let mut bytes = [0; SLOT_BYTES];
-            files.read(*slot, &mut bytes).expect("read");
-            assert!(bytes == content(number));
+            assert!(files.read(*slot, Wait::ForDisk).expect("read") == content(number));
         }
         slots.iter().for_each(|slot| files.release(*slot));
         assert!(files.used == 0 && files.files.iter().flatten().count() <= 1, "one may stay for the next");

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use crate::broker::clock::Micros;
 use crate::broker::ids::MessageId;
 use crate::broker::queues::chunk_store::{CHUNK_ENTRIES, ChunkStore, SpillError, SpilledChunk};
+use crate::journal::Wait;
 
 /// The entries of an empty queue whose room is kept. More is freed, so that a burst leaves no memory behind.
 const KEPT_ENTRIES: usize = 64;
@@ -108,6 +109,32 @@ impl Entries {
         is_full
     }
 
+    /// Whether the entry behind the oldest is on disk.
+    #[inline]
+    pub fn is_next_on_disk(&self) -> bool {
+        self.head.len() == 1 && matches!(self.middle.front(), Some(Chunk::Spilled(_)))
+    }
+
+    /// Bring the entry behind the oldest into memory. Returns false where that would have to wait for the disk.
+    #[cold]
+    pub fn fetch_next(&mut self, wait: Wait, store: &mut ChunkStore) -> bool {
+        while self.is_next_on_disk()
+            && let Some(Chunk::Spilled(chunk)) = self.middle.front()
+        {
+            let mut entries = VecDeque::new();
+            let Some(lost) = store.load(chunk, wait, &mut entries) else { return false };
+            self.count -= lost;
+            if entries.is_empty() {
+                store.free(entries);
+                self.middle.pop_front();
+            } else {
+                self.middle[0] = Chunk::Resident(entries);
+                self.resident_count += 1;
+            }
+        }
+        true
+    }
+
     /// Take out the oldest entry.
     #[inline]
     pub fn pop(&mut self, store: &mut ChunkStore) -> Option<QueueEntry> {
@@ -127,7 +154,7 @@ impl Entries {
                     self.resident_count -= 1;
                     store.free(std::mem::replace(&mut self.head, chunk));
                 }
-                Some(Chunk::Spilled(chunk)) => self.count -= store.load(&chunk, &mut self.head),
+                Some(Chunk::Spilled(chunk)) => self.count -= store.wait_for(&chunk, &mut self.head),
                 None if self.tail.is_empty() => return self.trim(store),
                 None => std::mem::swap(&mut self.head, &mut self.tail),
             }
@@ -181,7 +208,7 @@ impl Entries {
     fn insert_into_middle(&mut self, index: usize, entry: QueueEntry, store: &mut ChunkStore) {
         if let Chunk::Spilled(chunk) = &self.middle[index] {
             let mut entries = VecDeque::new();
-            self.count -= store.load(chunk, &mut entries);
+            self.count -= store.wait_for(chunk, &mut entries);
             self.middle[index] = Chunk::Resident(entries);
             self.resident_count += 1;
         }
@@ -437,5 +464,25 @@ mod tests {
         assert_eq!(disk.paths().len(), 1);
         store(&disk);
         assert!(disk.paths().is_empty());
+    }
+
+    #[test]
+    fn the_next_chunk_is_fetched_when_the_disk_has_it() {
+        let disk = SimulatedDisk::new();
+        let (mut store, mut entries) = (store(&disk), Entries::default());
+        let count = 4 * CHUNK_ENTRIES as u64;
+        (0..count).for_each(|position| _ = entries.push(entry(position, false), &mut store));
+        while entries.can_spill() {
+            entries.spill(&mut store).expect("there is room");
+        }
+        disk.slow_down_reads(u64::MAX);
+        for position in 0..count {
+            let is_next_on_disk = entries.is_next_on_disk();
+            assert_eq!(entries.fetch_next(Wait::Never, &mut store), !is_next_on_disk);
+            assert!(entries.fetch_next(Wait::ForDisk, &mut store) && !entries.is_next_on_disk());
+            assert_eq!(entries.resident_bytes(), store.resident_bytes());
+            assert_eq!(entries.pop(&mut store).map(|entry| entry.position), Some(position));
+        }
+        assert_eq!((entries.len(), store.spilled_bytes(), store.take_lost()), (0, 0, None));
     }
 }

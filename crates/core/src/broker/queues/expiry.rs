@@ -8,6 +8,7 @@
 
 use crate::broker::Broker;
 use crate::broker::clock::Micros;
+use crate::broker::disk_waits::RETRY_US;
 use crate::broker::queues::letter::Reason;
 use crate::broker::topology::QueueId;
 
@@ -35,6 +36,10 @@ impl Broker {
             }
             if self.turn.is_over() {
                 self.queues.set_timer(queue);
+                return false;
+            }
+            if !self.queues.fetch_next(queue, self.clock.now()) {
+                self.queues.put_off(queue, self.clock.now() + RETRY_US);
                 return false;
             }
             self.expire_entry(queue);

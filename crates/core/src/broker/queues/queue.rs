@@ -121,6 +121,23 @@ impl Queue {
         self.ready.front()
     }
 
+    /// Whether the entry behind the first is on disk.
+    #[inline]
+    pub fn is_next_on_disk(&self) -> bool {
+        self.ready.is_next_on_disk()
+    }
+
+    /// Bring the entry behind the first into memory. Returns false where that has to wait for the disk: ask again soon.
+    pub fn fetch_next(&mut self, now: Micros, store: &mut ChunkStore) -> bool {
+        let is_there = self.ready.fetch_next(self.disk_wait.wait(now), store);
+        if is_there {
+            self.disk_wait.end();
+        } else {
+            self.disk_wait.go_on(now);
+        }
+        is_there
+    }
+
     /// Take out the first entry; `size` is its message's, as it was when it was pushed.
     #[inline]
     pub fn pop(&mut self, size: usize, store: &mut ChunkStore) -> Option<QueueEntry> {

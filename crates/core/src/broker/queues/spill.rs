@@ -153,7 +153,7 @@ impl Broker {
             if limit.is_reached() {
                 return;
             }
-            match self.queues.next_unreachable() {
+            match self.queues.next_unreachable(self.clock.now()) {
                 Some(Unreachable::Entry(entry, durable_id)) => self.release_entry(entry, durable_id),
                 Some(Unreachable::EndOfPurge) => self.durability.purge_settled(),
                 Some(Unreachable::End) => {}

@@ -17,7 +17,7 @@ from tamis.adapters.options import option
 from tamis.adapters.rows import Row, digest_of, document_of, signature_of
 from tamis.adapters.sources.live.feed_items import FEED_PROPERTIES, feed_items
 from tamis.adapters.sources.live.fetch import Bounds, Validators, check_url, fetch
-from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, back_off_s, secret
+from tamis.adapters.sources.live.source import WAIT_S_MAX, LiveOptions, LiveSource, LookError, back_off_s, secret
 from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.errors import AdapterError, ConfigError
 
@@ -84,7 +84,7 @@ class FeedSource(LiveSource):
         """Implement `LiveSource.look_for`, from the first feed."""
         url = self._urls()[0]
         _, content = fetch(Validators(url), self._bounds(), self._authorization())
-        yield from list(self._items(content or b"", url))[:count]
+        yield from list(self._items(content or b"", url, url))[:count]
 
     def row_of(self, item: Item, topic: str) -> Row:
         """Implement `LiveSource.row_of`."""
@@ -100,11 +100,11 @@ class FeedSource(LiveSource):
         """Ask one feed, and keep its new items and its state; return why it failed, if it did."""
         name = f"feed {url}"
         state: dict[str, Any] = spool.state(name) or _state([url], was_read=False)
-        if not is_only and self._clock() < state["until"]:
+        if not is_only and self._clock() < state["until"] <= self._clock() + WAIT_S_MAX:
             return LookError(state["reason"])
         try:
             known, content = fetch(Validators(*state["known"]), self._bounds(), self._authorization())
-            items = [] if content is None else list(self._items(content, known.url))
+            items = [] if content is None else list(self._items(content, known.url, url))
         except LookError as error:
             if not is_only:
                 self._note_failure(spool, name, state, url, error)
@@ -127,8 +127,8 @@ class FeedSource(LiveSource):
                 spool.add([Item(key, url, b"", error=reason)])
             spool.set_state(name, state | {"failures": count, "until": until, "reason": reason})
 
-    def _items(self, content: bytes, url: str) -> Iterator[Item]:
-        for key, members in feed_items(content, url):
+    def _items(self, content: bytes, url: str, feed: str) -> Iterator[Item]:
+        for key, members in feed_items(content, url, feed):
             text = json.dumps(members, ensure_ascii=False).encode("utf-8", "replace")
             if self.options.updates:
                 key = digest_of(json.dumps([key, members["subject"], members["body"]]).encode())

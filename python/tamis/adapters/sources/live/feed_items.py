@@ -37,7 +37,7 @@ _ENTITY = re.compile(rb"<!ENTITY", re.IGNORECASE)
 _GLOBAL_ID = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
-def feed_items(content: bytes, url: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def feed_items(content: bytes, url: str, feed: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the key and the members of each item of a feed, in the order of the feed.
 
     The members are those of `FEED_PROPERTIES`, with times as text, and ``body``. The key names the item: its guid or
@@ -46,6 +46,7 @@ def feed_items(content: bytes, url: str) -> Iterator[tuple[str, dict[str, Any]]]
     Args:
         content: the feed.
         url: where it was fetched, for relative links.
+        feed: its address before it moved; None: the same.
 
     Raises:
         LookError: it is not a feed.
@@ -55,7 +56,7 @@ def feed_items(content: bytes, url: str) -> Iterator[tuple[str, dict[str, Any]]]
     """
     parsed = _parse(content, url)
     title = _plain(_of(parsed, "feed", {}), "title") or urlsplit(url).hostname
-    host = urlsplit(url).hostname or ""
+    host = urlsplit(feed or url).hostname or ""
     for entry in list(_of(parsed, "entries", []))[:ITEMS_MAX]:
         item = _item(entry, url, title)
         own = item["message_id"] or item["link"]
@@ -104,11 +105,18 @@ def _item(entry: Any, url: str, title: str | None) -> dict[str, Any]:
         "subject": _text(_of(entry, "title")),
         "source": title,
         "category": [str(term) for term in terms if term] or None,
-        "link": urljoin(url, link) if link else None,
+        "link": _joined(url, link) if link else None,
         "feed": url,
         "message_id": _plain(entry, "id"),
         "body": _body(entry),
     }
+
+
+def _joined(url: str, link: str) -> str:
+    try:
+        return urljoin(url, link)
+    except ValueError:  # it is no address, such as http://[broken
+        return link
 
 
 def _body(entry: Any) -> str | None:

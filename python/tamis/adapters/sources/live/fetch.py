@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from tamis.adapters.sources.live.source import LookError
+from tamis.adapters.sources.live.source import WAIT_S_MAX, LookError
 from tamis.errors import AdapterError
 from tamis.loopback import is_loopback
 from tamis.retry_after import retry_after_s
@@ -20,7 +20,6 @@ from tamis.retry_after import retry_after_s
 if TYPE_CHECKING:
     from httpx2 import Response
 
-RETRY_AFTER_S_MAX: Final = 86_400.0
 _REDIRECTS_MAX: Final = 10
 _AGENT: Final = "tamis (feed reader)"
 
@@ -113,7 +112,7 @@ def _moved(url: str, response: Response) -> str:
 def _refuse_error(url: str, response: Response) -> None:
     if response.status_code == 200:
         return
-    wait_s = min(RETRY_AFTER_S_MAX, retry_after_s(response.headers.get("Retry-After")))
+    wait_s = min(WAIT_S_MAX, retry_after_s(response.headers.get("Retry-After")))
     if response.status_code == 410:
         raise LookError(f"{url}: the server says that it is gone for good (410); remove it from the adapter", 86_400)
     raise LookError(f"{url}: the server answered {response.status_code} {response.reason_phrase}".rstrip(), wait_s)

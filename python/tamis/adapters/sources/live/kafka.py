@@ -315,7 +315,8 @@ class KafkaSource(LiveSource):
         if (named := message.key()) is not None:
             members["key"] = text_or_base64(named)
         if kind:
-            members["timestamp"] = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
+            with suppress(ValueError, OverflowError, OSError):  # no time that Python knows
+                members["timestamp"] = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
         members |= {"partition": partition, "offset": offset}
         if message.value() is not None:  # null: the key is removed
             members |= body_members(value)

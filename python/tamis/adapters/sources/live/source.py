@@ -25,6 +25,8 @@ from tamis.errors import AdapterError
 
 BACK_OFF_S: Final = 5.0
 BACK_OFF_S_MAX: Final = 3600.0
+WAIT_S_MAX: Final = 86_400.0
+"""Maximum time until a try after a failure; one that is further away comes from a wrong clock."""
 SLICE_ITEMS: Final = 2_000
 CARRIED_BYTES: Final = 4 << 20
 """Number of bytes of carried messages after which a slice ends."""
@@ -132,8 +134,12 @@ class LiveSource(Source):
         """
 
     def is_due(self, spool: Spool) -> bool:
-        """Return whether it is time to look, if no failure is waited for."""
-        return self._clock() >= (spool.state("look_at") or 0.0)
+        """Return whether it is time to look, if no failure is waited for.
+
+        A time that is further away than the interval comes from a wrong clock.
+        """
+        now, look_at = self._clock(), spool.state("look_at") or 0.0
+        return not now < look_at <= now + self.poll_s
 
     def processed(self, number: int) -> bool:
         """Tell the server, if it wants to know, that the messages of the spool up to a number have been processed.
@@ -237,7 +243,7 @@ class LiveSource(Source):
         """Look if it is time; return why the last look failed, if it did."""
         now = self._clock()
         failure = spool.state("failure")
-        if failure is not None and now < failure["until"]:
+        if failure is not None and now < failure["until"] <= now + WAIT_S_MAX:
             return AdapterError(f"{failure['reason']}; the next try is at {_moment(failure['until'])}")
         if spool.is_full() or not (failure or self._at_once or self.is_due(spool)):
             return None

@@ -19,9 +19,11 @@ class HttpConnections:
 
     Args:
         count_max: their maximum number. Beyond it, the one that has waited longest for a request is closed.
+        answer_s: maximum time for a request and its answer; None: `ANSWER_S`.
     """
 
-    def __init__(self, count_max: int) -> None:
+    def __init__(self, count_max: int, answer_s: float | None = None) -> None:
+        self.answer_s = ANSWER_S if answer_s is None else answer_s
         self._count_max = count_max
         self._waiting: OrderedDict[HttpConnection, None] = OrderedDict()
 
@@ -82,7 +84,7 @@ class HttpConnection(H11Protocol):
         self._cancel()
         if not self.transport.is_closing():
             self._others.waits(self, is_for_request)
-            self._timer = self.loop.call_later(HEAD_S if is_for_request else ANSWER_S, self.cut)
+            self._timer = self.loop.call_later(HEAD_S if is_for_request else self._others.answer_s, self.cut)
 
     def _cancel(self) -> None:
         if self._timer is not None:

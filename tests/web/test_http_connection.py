@@ -14,8 +14,9 @@ pytest.importorskip("uvicorn", reason="the server is not installed: pip install 
 
 import uvicorn
 
-from tamis.web import connection, routes
-from tamis.web.connection import HttpConnections
+from tamis import http_connection
+from tamis.http_connection import HttpConnections
+from tamis.web import routes
 from tamis.web.web_server import WebServer
 from tests.web.test_routes import FakeLink, Open
 
@@ -25,8 +26,8 @@ Work = Callable[[int], Awaitable[None]]
 
 @pytest.fixture(autouse=True)
 def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 0.5)
-    monkeypatch.setattr(connection, "ANSWER_S", 0.5)
+    monkeypatch.setattr(http_connection, "HEAD_S", 0.5)
+    monkeypatch.setattr(http_connection, "ANSWER_S", 0.5)
 
 
 def serve(work: Work, app: Any = None, count_max: int = 50) -> None:
