@@ -46,8 +46,13 @@ def _database(value: object, info: ValidationInfo) -> Place:
         raise ValueError(str(error)) from error
 
 
+def address_of(recipient: str) -> str:
+    """Return the address in a recipient such as ``Ann <ann@example.org>``."""
+    return parseaddr(recipient)[1] or recipient
+
+
 def _mail_address(text: str) -> str:
-    address = parseaddr(text)[1] or text
+    address = address_of(text)
     if not address.isascii():
         raise ValueError(f"expected an address in ASCII, such as ann@example.org, not '{address}'")
     return text

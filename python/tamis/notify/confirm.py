@@ -8,8 +8,8 @@ from email.message import EmailMessage
 from email.utils import formatdate
 
 from tamis.config.deliveries import EmlDelivery, SmtpDelivery
+from tamis.config.fields import address_of
 from tamis.notify.channels.eml import EmlChannel
-from tamis.notify.mail_writer import address_of
 from tamis.notify.unsubscribe import Links
 
 _TEXT = """\

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from email.utils import parseaddr
 
 from tamis.config.deliveries import EmlDelivery, SmtpDelivery
+from tamis.config.fields import address_of
 from tamis.config.owners import OwnerConfig, find_owner
 from tamis.errors import StoreError
 from tamis.notify.channels.channel import Sent
@@ -115,11 +115,6 @@ class MailWriter:
         key = records[0].query_key if len(records) == 1 else ""
         links = self._links
         return {who: links.link(address_of(who), key) if links is not None else "" for who in recipients}
-
-
-def address_of(recipient: str) -> str:
-    """Return the address in a recipient such as ``Ann <ann@example.org>``."""
-    return parseaddr(recipient)[1] or recipient
 
 
 def _not_sent(named: Sequence[str], why: str) -> str:

@@ -1,6 +1,6 @@
 //! Asking the disk: for the first message of a queue, and for the message of a dead letter; and asking again.
 
-use std::mem::take;
+use std::mem::{replace, take};
 
 use crate::broker::Broker;
 use crate::broker::ids::{ConnectionSlot, ConsumerSlot, MessageId};
@@ -26,26 +26,22 @@ impl Broker {
     #[cold]
     fn load_front(&mut self, queue: QueueId) -> Result<bool, String> {
         let now = self.clock.now();
-        let is_next_there = self.queues.fetch_next(queue, now);
+        let mut loaded = Ok(self.queues.fetch_next(queue, now));
         let it = &mut self.queues[queue];
-        let Some(front) = it.front() else { return Ok(true) };
-        let loaded = match self.messages.get(front.message).is_resident() {
-            true => Ok(true),
-            false => self.messages.load(front.message, it.disk_wait.wait(now), &self.durability),
-        };
-        if let Ok(true) = loaded
-            && is_next_there
+        if loaded == Ok(true)
+            && let Some(front) = it.front()
+            && !self.messages.get(front.message).is_resident()
         {
-            it.disk_wait.end();
-            return loaded;
+            loaded = self.messages.load(front.message, it.disk_wait.wait(now), &self.durability);
+            it.disk_wait.note(loaded != Ok(false), now);
         }
-        loaded?;
-        it.disk_wait.go_on(now);
-        if !std::mem::replace(&mut it.awaits_disk, true) {
-            self.disk_waits.queues.push(it.handle(queue));
+        if loaded == Ok(false) {
+            if !replace(&mut it.awaits_disk, true) {
+                self.disk_waits.queues.push(it.handle(queue));
+            }
+            self.disk_waits.set_retry(now);
         }
-        self.disk_waits.set_retry(now);
-        Ok(false)
+        loaded
     }
 
     /// Make the message of a dead letter ready to be published. Returns false where its bytes have to come from the disk: it is
@@ -59,11 +55,9 @@ impl Broker {
         }
         let now = self.clock.now();
         let loaded = self.messages.load(message, self.disk_waits.letter.wait(now), &self.durability);
-        if let Ok(false) = loaded {
-            self.disk_waits.letter.go_on(now);
+        self.disk_waits.letter.note(loaded != Ok(false), now);
+        if loaded == Ok(false) {
             self.disk_waits.set_retry(now);
-        } else {
-            self.disk_waits.letter.end();
         }
         loaded
     }

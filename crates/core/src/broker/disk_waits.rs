@@ -1,8 +1,10 @@
 //! What waits for the disk: queues, readers of streams, connections that get messages, and dead letters.
 //!
-//! The broker never waits for bytes that are not in memory. The system begins to read them, whoever needs them waits here
-//! for a millisecond and asks again, and all others go on meanwhile. One that has asked in vain for a second waits for the
-//! disk after all, and so learns what is wrong with it.
+//! A read of bytes that are not in memory fails, and the system begins to read them. Whoever needs them waits here for a
+//! millisecond and asks again, and all others go on meanwhile. One that has asked in vain for a second reads in such a way
+//! that the broker waits for the disk, and so learns what is wrong with it.
+//!
+//! ADR 0027 says which reads still wait.
 
 use crate::journal::Wait;
 
@@ -31,14 +33,9 @@ impl DiskWait {
         if self.0 != NEVER && now.saturating_sub(self.0) > PATIENCE_US { Wait::ForDisk } else { Wait::Never }
     }
 
-    /// Note that the disk was asked in vain.
-    pub fn go_on(&mut self, now: Micros) {
-        self.0 = self.0.min(now);
-    }
-
-    /// Note that it has answered.
-    pub fn end(&mut self) {
-        self.0 = NEVER;
+    /// Note whether the disk has answered, or was asked in vain.
+    pub fn note(&mut self, has_answered: bool, now: Micros) {
+        self.0 = if has_answered { NEVER } else { self.0.min(now) };
     }
 }
 
@@ -93,11 +90,11 @@ mod tests {
     fn one_that_has_asked_in_vain_for_long_waits_for_the_disk() {
         let mut wait = DiskWait::default();
         assert_eq!(wait.wait(NEVER - 1), Wait::Never, "it has not asked");
-        wait.go_on(10);
-        wait.go_on(500_000);
+        wait.note(false, 10);
+        wait.note(false, 500_000);
         assert_eq!(wait.wait(10 + PATIENCE_US), Wait::Never);
         assert_eq!(wait.wait(11 + PATIENCE_US), Wait::ForDisk);
-        wait.end();
+        wait.note(true, 11 + PATIENCE_US);
         assert_eq!(wait.wait(NEVER - 1), Wait::Never);
     }
 }

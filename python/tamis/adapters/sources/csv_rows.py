@@ -64,8 +64,10 @@ class CsvSource(WholeFileSource):
                         names = [name.strip() for name in values][:COLUMNS_MAX]
                     elif any(values):
                         yield self._row(path, number, names, values)
-            except (csv.Error, UnicodeError) as error:  # of UTF-16: it does not begin as such a file does
-                yield self.dead(path, b"", f"line {reader.line_num + isinstance(error, UnicodeError)}: {error}")
+            except csv.Error as error:
+                yield self.dead(path, b"", f"line {reader.line_num}: {error}")
+            except UnicodeError as error:  # it does not begin as a file in UTF-16 does; all else is replaced
+                yield self.dead(path, b"", f"line 1: {error}")
 
     def check(self) -> None:
         """Implement `Source.check`, with the delimiter."""

@@ -20,8 +20,8 @@ app = typer.Typer(help="List owners, and ask them to confirm their addresses.", 
 @app.command("list")
 def list_(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
     """List each address of each owner: whether it is confirmed, and of which queries it wants no e-mails."""
+    from tamis.config.fields import address_of
     from tamis.config.pipeline import PipelineConfig
-    from tamis.notify.mail_writer import address_of
     from tamis.store import Store
 
     loaded, rows = PipelineConfig.load(config), []
@@ -53,9 +53,9 @@ def confirm(
     as_json: JsonOption = False,
 ) -> None:
     """Send an e-mail with a link to each address of an owner that is not confirmed; a running pipeline answers it."""
+    from tamis.config.fields import address_of
     from tamis.config.pipeline import PipelineConfig
     from tamis.notify.confirm import ask_for_confirmation
-    from tamis.notify.mail_writer import address_of
     from tamis.notify.unsubscribe import Links
     from tamis.store import Store
 

@@ -16,9 +16,11 @@ from collections.abc import Sequence
 import aiosmtplib
 
 from tamis.config.deliveries import SmtpDelivery
+from tamis.config.fields import address_of
 from tamis.notify.channels.channel import ChannelError, ChannelTimeoutError, Sent
 from tamis.notify.channels.interruptible import ServerChannel
-from tamis.notify.mail_writer import Mail, MailWriter, address_of
+from tamis.notify.channels.rows import storable
+from tamis.notify.mail_writer import Mail, MailWriter
 from tamis.store import DueDelivery
 
 _SERVICE_NOT_AVAILABLE = 421  # replies about the server, not about a message
@@ -230,4 +232,4 @@ def _one_line(error: Exception) -> str:
 
 
 def _flat(text: str) -> str:
-    return " ".join(text.split())[:300].encode(errors="replace").decode()  # a server may answer in another encoding
+    return str(storable(" ".join(text.split())[:300]))  # a server may answer in another encoding

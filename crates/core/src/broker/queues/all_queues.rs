@@ -382,11 +382,13 @@ impl Queues {
     /// The next entry to release, or the end of a group. None where it has to come from the disk.
     pub fn next_unreachable(&mut self, now: Micros) -> Option<Unreachable> {
         let UnreachableEntries { entries, durable_id, .. } = self.unreachable.front_mut()?;
-        if entries.is_next_on_disk() && !entries.fetch_next(self.unreachable_wait.wait(now), &mut self.chunks) {
-            self.unreachable_wait.go_on(now);
-            return None;
+        if entries.is_next_on_disk() {
+            let is_there = entries.fetch_next(self.unreachable_wait.wait(now), &mut self.chunks);
+            self.unreachable_wait.note(is_there, now);
+            if !is_there {
+                return None;
+            }
         }
-        self.unreachable_wait.end();
         if let Some(entry) = entries.pop(&mut self.chunks) {
             return Some(Unreachable::Entry(entry, *durable_id));
         }

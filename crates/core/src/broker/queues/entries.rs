@@ -118,7 +118,7 @@ impl Entries {
     /// Bring the entry behind the oldest into memory. Returns false where that would have to wait for the disk.
     #[cold]
     pub fn fetch_next(&mut self, wait: Wait, store: &mut ChunkStore) -> bool {
-        while self.is_next_on_disk()
+        while self.head.len() == 1
             && let Some(Chunk::Spilled(chunk)) = self.middle.front()
         {
             let mut entries = VecDeque::new();

@@ -130,11 +130,7 @@ impl Queue {
     /// Bring the entry behind the first into memory. Returns false where that has to wait for the disk: ask again soon.
     pub fn fetch_next(&mut self, now: Micros, store: &mut ChunkStore) -> bool {
         let is_there = self.ready.fetch_next(self.disk_wait.wait(now), store);
-        if is_there {
-            self.disk_wait.end();
-        } else {
-            self.disk_wait.go_on(now);
-        }
+        self.disk_wait.note(is_there, now);
         is_there
     }
 

@@ -249,11 +249,7 @@ impl Broker {
                 }
             }
         }
-        if awaits_disk {
-            reader.disk_wait.go_on(self.clock.now());
-        } else {
-            reader.disk_wait.end();
-        }
+        reader.disk_wait.note(!awaits_disk, self.clock.now());
         let has_many_files = self.durability.reader_files() > READER_FILES_MAX;
         if has_many_files || self.are_crowded(self.durability.block_bytes()) {
             reader.rest(has_many_files);

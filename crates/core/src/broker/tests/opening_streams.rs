@@ -11,7 +11,7 @@ fn on(disk: &SimulatedDisk) -> TestBroker {
 }
 
 /// A declaration of a stream.
-fn stream(queue: &'static str, more: &[(&str, FieldValue)]) -> QueueDeclare<'static> {
+pub(super) fn stream(queue: &'static str, more: &[(&str, FieldValue)]) -> QueueDeclare<'static> {
     let arguments = table(&[&[("x-queue-type", text("stream"))], more].concat());
     QueueDeclare { queue, durable: true, arguments, ..Default::default() }
 }

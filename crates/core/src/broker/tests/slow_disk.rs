@@ -2,6 +2,7 @@
 
 use super::client::{PERSISTENT, TestBroker, bodies, names, published, table, text};
 use super::keeping::{crash, declare, publish};
+use super::opening_streams::stream;
 use crate::amqp::PropertyFields;
 use crate::amqp::method::{BasicAck, BasicConsume, BasicGet, BasicQos, QueueDeclare};
 use crate::broker::ConnectionId;
@@ -110,8 +111,7 @@ fn a_reader_of_a_stream_reads_on_when_the_disk_is_ready() {
     let disk = SimulatedDisk::new();
     let mut world = TestBroker::on_disk(&disk, Default::default()).0;
     let id = world.connect();
-    let arguments = table(&[("x-queue-type", text("stream"))]);
-    world.send(id, 1, QueueDeclare { queue: "log", durable: true, arguments, ..Default::default() });
+    world.send(id, 1, stream("log", &[]));
     world.commit_streams();
     for body in ["1", "2", "3"] {
         publish(&mut world, id, "log", body);

@@ -17,7 +17,7 @@ from tamis.adapters.options import option
 from tamis.adapters.rows import Row, digest_of, document_of, signature_of
 from tamis.adapters.sources.live.feed_items import FEED_PROPERTIES, feed_items
 from tamis.adapters.sources.live.fetch import Bounds, Validators, check_url, fetch
-from tamis.adapters.sources.live.source import WAIT_S_MAX, LiveOptions, LiveSource, LookError, back_off_s, secret
+from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, back_off_s, secret
 from tamis.adapters.sources.live.spool import Item, Spool
 from tamis.errors import AdapterError, ConfigError
 
@@ -100,7 +100,7 @@ class FeedSource(LiveSource):
         """Ask one feed, and keep its new items and its state; return why it failed, if it did."""
         name = f"feed {url}"
         state: dict[str, Any] = spool.state(name) or _state([url], was_read=False)
-        if not is_only and self._clock() < state["until"] <= self._clock() + WAIT_S_MAX:
+        if not is_only and self.is_ahead(state["until"]):
             return LookError(state["reason"])
         try:
             known, content = fetch(Validators(*state["known"]), self._bounds(), self._authorization())

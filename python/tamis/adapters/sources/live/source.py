@@ -138,8 +138,12 @@ class LiveSource(Source):
 
         A time that is further away than the interval comes from a wrong clock.
         """
-        now, look_at = self._clock(), spool.state("look_at") or 0.0
-        return not now < look_at <= now + self.poll_s
+        return not self.is_ahead(spool.state("look_at") or 0.0, self.poll_s)
+
+    def is_ahead(self, at: float, most_s: float = WAIT_S_MAX) -> bool:
+        """Return whether a time is still to come; one that is further away than `most_s` comes from a wrong clock."""
+        now = self._clock()
+        return now < at <= now + most_s
 
     def processed(self, number: int) -> bool:
         """Tell the server, if it wants to know, that the messages of the spool up to a number have been processed.
@@ -243,7 +247,7 @@ class LiveSource(Source):
         """Look if it is time; return why the last look failed, if it did."""
         now = self._clock()
         failure = spool.state("failure")
-        if failure is not None and now < failure["until"] <= now + WAIT_S_MAX:
+        if failure is not None and self.is_ahead(failure["until"]):
             return AdapterError(f"{failure['reason']}; the next try is at {_moment(failure['until'])}")
         if spool.is_full() or not (failure or self._at_once or self.is_due(spool)):
             return None
