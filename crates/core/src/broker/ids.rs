@@ -77,3 +77,5 @@ pub(crate) const CHANGES: LogId = LogId(u32::MAX - 3);
 pub(crate) const RETIRED: LogId = LogId(u32::MAX);
 /// The id of the purges, which are kept when the journal has recorded what they dropped; their sequence is their number.
 pub(crate) const PURGES: LogId = LogId(u32::MAX - 2);
+/// The id of the commits, which are kept when the journal has recorded what they settled; their sequence is their number.
+pub(crate) const COMMITS: LogId = LogId(u32::MAX - 1);

@@ -231,7 +231,7 @@ impl Broker {
         self.topology.sweep(BINDINGS_AT_ONCE);
         self.spill_entries();
         self.record_settled();
-        if self.durability.sync_purges() {
+        if self.durability.sync_settlements() {
             // There was nothing to record, so that no sync will follow.
             self.settle_waiting();
         }

@@ -311,7 +311,8 @@ impl Log {
     /// Asks the committer to remove the segments that are too old at `now_us`.
     pub fn expire(&self, now_us: i64) {
         let mut appending = lock(&self.0.appending);
-        appending.now_us = appending.now_us.max(now_us);
+        // Not the latest of all times: a clock that was ahead would make everything new too old.
+        appending.now_us = now_us;
         self.queue(appending);
     }
 

@@ -38,8 +38,8 @@ impl AddAssign for Price {
 
 impl SubAssign for Price {
     fn sub_assign(&mut self, other: Self) {
-        self.bytes -= other.bytes;
-        self.ns_per_byte -= other.ns_per_byte;
+        self.bytes = self.bytes.saturating_sub(other.bytes);
+        self.ns_per_byte = self.ns_per_byte.saturating_sub(other.ns_per_byte);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::broker::publishing::confirms::{Confirms, DiskMarks};
 use crate::broker::publishing::route_memo::Memo;
 use crate::broker::publishing::transactions::transaction::Transaction;
 use crate::broker::publishing::waiting_senders::WaitingMessage;
+use crate::broker::streams::left_readers::LeftReaders;
 
 /// The frames that a channel waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +116,8 @@ pub(crate) struct Channel {
     pub waiting: Option<Box<WaitingMessage>>,
     /// Whether some of its deliveries have to be settled within a time.
     pub is_timed: bool,
+    /// Named readers that were cancelled before everything that they got was acknowledged.
+    pub left_readers: Option<Box<LeftReaders>>,
     /// The route that the last message took.
     pub memo: Option<Box<Memo>>,
 }
@@ -143,6 +146,7 @@ impl Channel {
             held: std::collections::VecDeque::new(),
             waiting: None,
             is_timed: false,
+            left_readers: None,
             memo: None,
         }
     }

@@ -198,6 +198,7 @@ impl Broker {
         self.remove_consumers(&consumers);
         self.backpressure.count_unfinished(&mut self.clients[slot]);
         self.return_deliveries(slot, transaction);
+        self.forget_left(slot);
     }
 
     /// Remove a channel with all that it holds.

@@ -131,8 +131,8 @@ impl Broker {
     fn remove_consumers_of(&mut self, queue: QueueId, removed: &[(QueueId, ConsumerSlot)]) {
         let (mut were_waiting, mut was_exclusive) = (false, false);
         for (_, slot) in removed {
-            let consumer = self.clients.remove_consumer(*slot);
-            self.record_last_offset(&consumer);
+            let mut consumer = self.clients.remove_consumer(*slot);
+            self.record_last_offset(&mut consumer, *slot);
             self.leave_stream(*slot, &consumer);
             self.forget_filter(&consumer);
             were_waiting |= consumer.is_waiting;
@@ -167,8 +167,8 @@ impl Broker {
     pub(crate) fn cancel_consumers(&mut self, mut consumers: Vec<ConsumerSlot>) {
         let mut channels = Vec::new();
         for &slot in &consumers {
-            let consumer = self.clients.remove_consumer(slot);
-            self.record_last_offset(&consumer);
+            let mut consumer = self.clients.remove_consumer(slot);
+            self.record_last_offset(&mut consumer, slot);
             self.leave_stream(slot, &consumer);
             self.forget_filter(&consumer);
             channels.push(consumer.channel);

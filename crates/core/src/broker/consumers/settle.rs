@@ -129,7 +129,7 @@ impl Broker {
             && !matches!(settlement, Settlement::Requeue)
             && let Some(consumer) = delivery.consumer
         {
-            self.settle_for_reader(consumer, delivery.entry.position);
+            self.settle_for_reader(channel, consumer, delivery.entry.position);
         }
         self.settle_returned(delivery, settlement);
     }

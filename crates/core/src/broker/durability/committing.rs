@@ -9,7 +9,7 @@ use crate::broker::Broker;
 use crate::broker::clock::Micros;
 use crate::broker::durable::DefinitionId;
 use crate::broker::errors::error;
-use crate::broker::ids::{CHANGES, JOURNAL, PURGES, RETIRED};
+use crate::broker::ids::{CHANGES, COMMITS, JOURNAL, PURGES, RETIRED};
 use crate::broker::management::event::Event;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::all_queues::Queues;
@@ -32,7 +32,7 @@ impl Broker {
         self.go_on_with_declarations();
         self.durability.remove_forgotten();
         self.finish_synced_letters();
-        self.durability.sync_purges();
+        self.durability.sync_settlements();
         self.settle_waiting();
         self.wake_streams();
         self.evict();
@@ -143,8 +143,10 @@ impl Broker {
     /// Whether a log is synced up to `mark`.
     pub(crate) fn is_reached(&self, mark: DiskMark) -> bool {
         #[cfg(test)]
-        if self.faults.confirms_early || (self.faults.purges_early && mark.log == PURGES) {
-            return true;
+        match [PURGES, COMMITS].contains(&mark.log) {
+            true if self.faults.settles_early => return true,
+            false if self.faults.confirms_early => return true,
+            _ => {}
         }
         match mark.log {
             _ if !self.durability.is_on() => true,
@@ -152,6 +154,7 @@ impl Broker {
             CHANGES => self.durability.are_changes_synced(mark.sequence),
             RETIRED => self.durability.is_forgotten(DefinitionId(mark.sequence)),
             PURGES => self.durability.is_purged(mark.sequence),
+            COMMITS => self.durability.is_commit_kept(mark.sequence),
             _ => self.streams.is_reached(mark),
         }
     }

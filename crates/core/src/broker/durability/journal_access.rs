@@ -15,7 +15,7 @@ use crate::broker::clock::Micros;
 use crate::broker::connections::turn::TimeLimit;
 use crate::broker::durability::changes::Changes;
 use crate::broker::durability::deleted_queues::DeletedQueues;
-use crate::broker::durability::purges::Purges;
+use crate::broker::durability::settlements::Settlements;
 use crate::broker::durability::stream_files::StreamFiles;
 use crate::broker::durable::{DefinitionId, Durable, RecordId, Saved, TimeToLive};
 use crate::broker::errors::error;
@@ -48,7 +48,9 @@ struct Journal {
     /// Messages that may leave memory once they are synced, with the sequence of their record.
     evictable: VecDeque<(MessageId, u64)>,
     deleted: DeletedQueues,
-    purges: Purges,
+    purges: Settlements,
+    /// Commits of transactions that settle something.
+    commits: Settlements,
     has_failed: bool,
     /// The time since which nothing becomes durable for lack of room.
     stuck_since: Option<Micros>,
@@ -67,7 +69,8 @@ impl Durability {
             appended: 0,
             evictable: VecDeque::new(),
             deleted: DeletedQueues::default(),
-            purges: Purges::default(),
+            purges: Settlements::default(),
+            commits: Settlements::default(),
             has_failed: false,
             stuck_since: None,
             streams,
@@ -355,6 +358,7 @@ impl Durability {
             // Settlements that there is no room for are kept for the next time.
             if let Ok(sequence) = journal.durable.flush(wall_us) {
                 journal.purges.record(sequence.0);
+                journal.commits.record(sequence.0);
                 journal.deleted.forget(&mut journal.durable, wall_us, is_needed);
             }
         }
@@ -394,10 +398,24 @@ impl Durability {
         self.journal.as_ref().is_none_or(|journal| journal.purges.is_kept(purge))
     }
 
-    /// Whether a purge is on disk now that was not before.
-    pub fn sync_purges(&mut self) -> bool {
+    /// Note that a commit has settled its deliveries. Returns its number: 0 without a journal.
+    pub fn commit_settled(&mut self) -> u64 {
+        let Some(journal) = &mut self.journal else { return 0 };
+        journal.commits.begin();
+        journal.commits.settle();
+        journal.commits.last()
+    }
+
+    /// Whether no crash can bring back what the commit with this number settled. Without a journal nothing waits.
+    pub fn is_commit_kept(&self, commit: u64) -> bool {
+        self.journal.as_ref().is_none_or(|journal| journal.commits.is_kept(commit))
+    }
+
+    /// Whether a purge or a commit is on disk now that was not before.
+    pub fn sync_settlements(&mut self) -> bool {
         let Some(journal) = &mut self.journal else { return false };
-        journal.purges.sync(journal.durable.synced().0)
+        let synced = journal.durable.synced().0;
+        journal.purges.sync(synced) | journal.commits.sync(synced)
     }
 
     /// Compact in proportion to what was recorded since the last time, as far as one call goes.

@@ -5,7 +5,7 @@ pub(crate) mod committing;
 mod deleted_queues;
 pub mod durable;
 pub(crate) mod journal_access;
-mod purges;
 pub(crate) mod recovery;
+mod settlements;
 mod stream_files;
 mod stream_openings;

@@ -18,6 +18,8 @@ const UNTAKEN_US_MAX: Micros = 10_000_000;
 #[derive(Default)]
 pub(super) struct StreamOpenings {
     openings: HashMap<DefinitionKey, StreamOpening>,
+    /// The connections that waited for a log which somebody else has taken, or which was dropped.
+    overtaken: Vec<ConnectionId>,
 }
 
 /// The log of a new stream.
@@ -54,8 +56,11 @@ impl StreamOpenings {
         self.openings.insert(key, opening);
     }
 
+    /// Take a log. Other declarations that wait for it go on, and find the stream there, or begin anew.
     pub fn remove(&mut self, key: &DefinitionKey) -> Option<StreamOpening> {
-        self.openings.remove(key)
+        let mut opening = self.openings.remove(key)?;
+        self.overtaken.append(&mut opening.waiting);
+        Some(opening)
     }
 
     /// Let a declaration wait for a log; `generated` is its channel and name if it has been given one.
@@ -80,7 +85,7 @@ impl StreamOpenings {
 
     /// Take the connections whose declarations can go on, because the log is there or cannot be opened.
     pub fn take_ready(&mut self, now: Micros) -> Vec<ConnectionId> {
-        let mut ready = Vec::new();
+        let mut ready = std::mem::take(&mut self.overtaken);
         for opening in self.openings.values_mut().filter(|opening| opening.log.is_done()) {
             opening.done_since.get_or_insert(now);
             ready.append(&mut opening.waiting);

@@ -8,7 +8,7 @@ use crate::amqp::{FieldValue, PropertyFields, RawTable};
 use crate::broker::tests::client::{table, text};
 use crate::journal::Dice;
 
-use super::actor::{Actor, Sent, Transacted};
+use super::actor::{Actor, Sent, Transacted, UncommittedSettlement};
 use super::ledger::{Ledger, MessageName};
 use super::paths::{QUEUES, STREAM, WAYS, Way, is_addressed, is_durable};
 
@@ -31,7 +31,7 @@ impl Actor {
             self.unconfirmed.insert(self.published, names);
         }
         // A mistake: the transaction must be refused as a whole.
-        let is_wrong = self.is_transactional && dice.once_in(20);
+        let is_wrong = self.is_transactional && dice.once_in(60);
         self.has_mistake |= is_wrong;
         let expiration = if is_wrong { Some("soon") } else { way.expiration };
         let size = if dice.once_in(10) { 9000 } else { 20 };
@@ -44,13 +44,17 @@ impl Actor {
             return;
         }
         let names = std::mem::take(&mut self.uncommitted);
+        let settlements = std::mem::take(&mut self.uncommitted_settlements);
         let has_mistake = std::mem::take(&mut self.has_mistake);
         if dice.once_in(5) {
+            self.held.extend(settlements.into_iter().map(|it| (it.tag, it.holding)));
             return self.write(&TxRollback {}.into());
         }
         self.write(&TxCommit {}.into());
-        self.committing.push_back(Transacted { names: names.clone(), has_mistake });
-        self.sent.push((self.written, Sent::Committed(names)));
+        let settled = settlements.iter().filter(|it| it.is_settled).map(|it| it.holding.name).collect();
+        let end = self.written;
+        self.committing.push_back(Transacted { names: names.clone(), settled, end, has_mistake });
+        self.sent.push((end, Sent::Committed(names, settlements.iter().filter(|it| !it.holding.is_got).count())));
     }
 
     pub fn consume(&mut self, dice: &mut Dice) {
@@ -88,17 +92,17 @@ impl Actor {
         }
     }
 
-    /// Settle something that it holds, in some way. In a transaction it would have to wait for the commit.
+    /// Settle something that it holds, in some way. In a transaction this waits for the commit.
     pub fn settle(&mut self, dice: &mut Dice) {
         let tags: Vec<u64> = self.held.keys().copied().collect();
-        if tags.is_empty() || self.is_transactional {
+        if tags.is_empty() {
             return;
         }
         let delivery_tag = tags[dice.below(tags.len() as u64) as usize];
         let multiple = dice.once_in(3);
         let chosen = tags.into_iter().filter(|tag| *tag == delivery_tag || (multiple && *tag < delivery_tag));
-        let holdings: Vec<_> = chosen.filter_map(|tag| self.held.remove(&tag)).collect();
-        let count = holdings.iter().filter(|holding| !holding.is_got).count();
+        let holdings: Vec<_> = chosen.filter_map(|tag| Some((tag, self.held.remove(&tag)?))).collect();
+        let count = holdings.iter().filter(|(_, holding)| !holding.is_got).count();
         let requeue = dice.once_in(3);
         let is_rejected = !requeue && dice.once_in(4);
         if requeue || is_rejected {
@@ -110,7 +114,18 @@ impl Actor {
             let plan = QUEUES[queue];
             plan.group != STREAM && !requeue && !(is_rejected && plan.sends_on)
         };
-        let settled = holdings.iter().filter(|holding| is_settled(holding.queue)).map(|holding| holding.name);
+        if self.is_transactional {
+            let settlements = holdings.into_iter().map(|(tag, holding)| {
+                let is_settled = is_settled(holding.queue);
+                UncommittedSettlement { tag, holding, is_settled }
+            });
+            self.uncommitted_settlements.extend(settlements);
+            if dice.once_in(3) {
+                self.transact(dice);
+            }
+            return;
+        }
+        let settled = holdings.iter().filter(|(_, it)| is_settled(it.queue)).map(|(_, it)| it.name);
         self.sent.push((self.written, Sent::Settled(settled.collect(), count)));
     }
 }

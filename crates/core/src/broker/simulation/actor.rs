@@ -15,14 +15,28 @@ use super::paths::{QUEUES, QueueIndex, STREAM, is_moving};
 pub(super) enum Sent {
     /// Settlements: of these messages, and the number of deliveries of its consumer.
     Settled(Vec<MessageName>, usize),
-    Committed(Vec<MessageName>),
+    /// A transaction: its messages, and the number of deliveries of its consumer that it settles.
+    Committed(Vec<MessageName>, usize),
 }
 
 /// A transaction that was committed and not answered.
 #[derive(Debug)]
 pub(super) struct Transacted {
     pub names: Vec<MessageName>,
+    /// The messages that are done with once it is carried out.
+    pub settled: Vec<MessageName>,
+    /// Where in what was written it ends.
+    pub end: u64,
     pub has_mistake: bool,
+}
+
+/// A settlement in an open transaction.
+#[derive(Debug)]
+pub(super) struct UncommittedSettlement {
+    pub tag: u64,
+    pub holding: Holding,
+    /// The message is done with, and neither comes back nor goes on.
+    pub is_settled: bool,
 }
 
 /// A delivery that is not settled.
@@ -48,6 +62,7 @@ pub struct Actor {
     pub(super) is_transactional: bool,
     /// The messages of the open transaction.
     pub(super) uncommitted: Vec<MessageName>,
+    pub(super) uncommitted_settlements: Vec<UncommittedSettlement>,
     pub(super) committing: VecDeque<Transacted>,
     /// Whether something in the open transaction must be refused.
     pub(super) has_mistake: bool,
@@ -82,6 +97,7 @@ impl Actor {
             numbers: 0,
             is_transactional,
             uncommitted: Vec::new(),
+            uncommitted_settlements: Vec::new(),
             committing: VecDeque::new(),
             has_mistake: false,
             unconfirmed: BTreeMap::new(),
@@ -124,7 +140,7 @@ impl Actor {
             }
             match sent {
                 Sent::Settled(names, _) => names.iter().for_each(|name| ledger.settled(*name)),
-                Sent::Committed(names) => names.iter().for_each(|name| ledger.committed(*name)),
+                Sent::Committed(names, _) => names.iter().for_each(|name| ledger.committed(*name)),
             }
             false
         });
@@ -140,7 +156,7 @@ impl Actor {
     pub fn looked_at(&mut self, ledger: &mut Ledger) {
         let looked = self.sent.iter().filter(|(end, _)| *end <= self.arrived);
         for (_, sent) in looked {
-            if let Sent::Committed(names) = sent {
+            if let Sent::Committed(names, _) = sent {
                 names.iter().for_each(|name| ledger.committed(*name));
             }
         }
@@ -149,11 +165,13 @@ impl Actor {
     /// The connection is gone. What the broker may not have looked at may have happened or not.
     pub fn lost(self, ledger: &mut Ledger) {
         for (end, sent) in self.sent {
-            let (Sent::Settled(names, _) | Sent::Committed(names)) = sent;
+            let (Sent::Settled(names, _) | Sent::Committed(names, _)) = sent;
             if end <= self.arrived {
                 names.iter().for_each(|name| ledger.doubted(*name));
             }
         }
+        let arrived = self.committing.iter().filter(|it| it.end <= self.arrived && !it.has_mistake);
+        arrived.flat_map(|it| &it.settled).for_each(|name| ledger.doubted(*name));
     }
 
     /// Bytes came from the broker.
@@ -176,6 +194,7 @@ impl Actor {
                 Method::TxCommitOk(_) => {
                     let committed = self.committing.pop_front().ok_or("a commit that nobody asked for")?;
                     committed.names.into_iter().for_each(|name| ledger.confirmed(name));
+                    committed.settled.into_iter().for_each(|name| ledger.settled_for_good(name));
                 }
                 Method::ChannelClose(_) if self.is_transactional => self.closed(ledger)?,
                 Method::ChannelOpenOk(_)
@@ -218,13 +237,16 @@ impl Actor {
     /// answered nobody can tell.
     fn closed(&mut self, ledger: &mut Ledger) -> Result<(), String> {
         self.is_over = true;
-        self.sent.retain(|(_, sent)| !matches!(sent, Sent::Committed(_)));
+        self.sent.retain(|(_, sent)| !matches!(sent, Sent::Committed(..)));
         for transacted in self.committing.drain(..) {
             for name in transacted.names {
                 if transacted.has_mistake {
                     ledger.not_committed(name)?;
                 }
                 ledger.doubted(name);
+            }
+            if !transacted.has_mistake {
+                transacted.settled.into_iter().for_each(|name| ledger.doubted(name));
             }
         }
         Ok(())
@@ -263,8 +285,7 @@ impl Actor {
 impl Sent {
     fn count(&self) -> usize {
         match self {
-            Self::Settled(_, count) => *count,
-            Self::Committed(_) => 0,
+            Self::Settled(_, count) | Self::Committed(_, count) => *count,
         }
     }
 }

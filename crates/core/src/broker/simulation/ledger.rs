@@ -40,6 +40,8 @@ struct Fate {
     is_refused: bool,
     deliveries: u32,
     is_settled: bool,
+    /// It was acknowledged in a transaction whose commit was answered: no crash brings it back.
+    is_settled_for_good: bool,
     /// Nobody can tell whether the broker still has it.
     may_be_gone: bool,
     /// A crash may have left it in two queues of its group.
@@ -116,6 +118,11 @@ impl Ledger {
         self.change(name, |fate| fate.is_settled = true);
     }
 
+    /// A client acknowledged it in a transaction, and the broker has answered the commit.
+    pub fn settled_for_good(&mut self, name: MessageName) {
+        self.change(name, |fate| (fate.is_settled, fate.is_settled_for_good) = (true, true));
+    }
+
     /// A client acknowledged it, and nobody knows whether the broker has taken that.
     pub fn doubted(&mut self, name: MessageName) {
         self.change(name, |fate| fate.may_be_gone = true);
@@ -126,7 +133,7 @@ impl Ledger {
         for (name, fate) in &mut self.fates {
             fate.may_be_gone |= fate.is_settled || !(fate.is_durable && fate.is_confirmed);
             fate.may_be_twice |= is_moving(name.group);
-            fate.is_settled = false;
+            fate.is_settled = fate.is_settled_for_good;
         }
     }
 

@@ -63,8 +63,8 @@ pub(super) struct Faults {
     pub skips_too_far: bool,
     /// Deliver to live readers before the disk has it.
     pub delivers_unsynced: bool,
-    /// Answer a purge before the disk has it.
-    pub purges_early: bool,
+    /// Answer a purge, or the commit of a transaction that settles something, before the disk has it.
+    pub settles_early: bool,
     /// The disk's fault: it says that it has synced, and has not.
     pub disk_pretends: bool,
 }
@@ -101,6 +101,7 @@ fn a_seed_always_does_the_same() {
 fn caught(faults: Faults) -> String {
     for seed in 1..=CONTROL_SEEDS {
         if let Err(violation) = run::run(seed, faults) {
+            println!("caught by seed {seed}: {violation}");
             return violation;
         }
     }
@@ -152,7 +153,7 @@ fn a_broker_that_acknowledges_what_it_refused_is_caught() {
 #[cfg_attr(miri, ignore = "a control of another test's answers")]
 fn a_broker_that_commits_a_part_is_caught() {
     let violation = caught(Faults { commits_unchecked: true, ..Faults::default() });
-    assert!(violation.contains("is lost"), "{violation}");
+    assert!(violation.contains("is lost") || violation.contains("references"), "{violation}");
 }
 
 #[test]

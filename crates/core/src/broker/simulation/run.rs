@@ -151,8 +151,8 @@ impl Simulation {
         self.world.now += self.dice.below(50_000);
         match self.dice.below(1000) {
             0..20 => self.connect(),
-            20..290 => self.with_actor(|actor, dice, ledger| actor.publish(dice, ledger)),
-            290..310 => self.with_actor(|actor, dice, _| actor.transact(dice)),
+            20..260 => self.with_actor(|actor, dice, ledger| actor.publish(dice, ledger)),
+            260..310 => self.with_actor(|actor, dice, _| actor.transact(dice)),
             310..325 => self.with_actor(|actor, dice, _| actor.get(dice)),
             325..340 => self.with_actor(|actor, dice, _| actor.consume(dice)),
             340..350 => self.with_actor(|actor, _, _| actor.cancel()),
@@ -177,8 +177,12 @@ impl Simulation {
         if self.actors.len() < ACTORS_MAX {
             let id = self.world.connect_as(ann());
             self.publishers += 1;
-            let is_transactional = self.dice.once_in(4);
-            self.actors.push(Actor::new(id, self.publishers, is_transactional));
+            let is_transactional = self.dice.once_in(3);
+            let mut actor = Actor::new(id, self.publishers, is_transactional);
+            if self.dice.once_in(2) {
+                actor.consume(&mut self.dice);
+            }
+            self.actors.push(actor);
         }
     }
 
@@ -272,6 +276,12 @@ impl Simulation {
     fn crash(&mut self) -> Result<(), String> {
         if self.dice.once_in(2) {
             self.world.broker.commit_once();
+        }
+        // Sometimes right after everybody has read all answers.
+        if self.dice.once_in(2) {
+            for index in 0..self.actors.len() {
+                self.read_of(index)?;
+            }
         }
         for actor in std::mem::take(&mut self.actors) {
             actor.lost(&mut self.ledger);

@@ -9,6 +9,7 @@ use crate::journal::{self, AppendError, Log, Sequence};
 use crate::broker::ids::{ConsumerSlot, Handle, LogId};
 use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::all_queues::Queues;
+use crate::broker::streams::left_readers::LeftId;
 use crate::broker::streams::numbers::Numbers;
 use crate::broker::streams::reader_table::TableScratch;
 use crate::broker::streams::stream_record;
@@ -56,7 +57,7 @@ pub(crate) struct Streams {
     /// Room to match messages with the tables of live readers.
     pub(super) table: TableScratch,
     /// Named readers that have acknowledged something since their offsets were recorded.
-    acknowledged: VecDeque<Handle<ConsumerSlot>>,
+    acknowledged: VecDeque<LeftId>,
     /// Summarizes segments that are sealed.
     pub(crate) summarizer: Summarizer,
     /// Room for the live readers that ask for a message.
@@ -261,12 +262,12 @@ impl Streams {
     }
 
     /// Let the offset of a named reader be recorded.
-    pub(super) fn push_acknowledged(&mut self, reader: Handle<ConsumerSlot>) {
+    pub(super) fn push_acknowledged(&mut self, reader: LeftId) {
         self.acknowledged.push_back(reader);
     }
 
     /// A named reader whose offset is to be recorded.
-    pub(super) fn next_acknowledged(&mut self) -> Option<Handle<ConsumerSlot>> {
+    pub(super) fn next_acknowledged(&mut self) -> Option<LeftId> {
         self.acknowledged.pop_front()
     }
 

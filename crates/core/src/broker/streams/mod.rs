@@ -4,6 +4,7 @@ pub(crate) mod all_streams;
 pub(crate) mod begin_reading;
 pub(crate) mod cursor;
 pub(crate) mod deliver_live;
+pub(crate) mod left_readers;
 pub(crate) mod live_readers;
 pub(crate) mod named_readers;
 pub(crate) mod numbers;

@@ -12,7 +12,7 @@ use crate::journal::Sequence;
 use crate::broker::Broker;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::errors::error;
-use crate::broker::ids::{ConsumerSlot, Handle};
+use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle};
 use crate::broker::streams::cursor::Cursor;
 use crate::broker::streams::reader_offset::{NamedReader, ReaderOffset, ReaderOverview, RecordedOffset};
 use crate::broker::topology::{Definition, DefinitionKey, NOBODY, QueueId, QueueInfo, TopologyChange};
@@ -57,15 +57,19 @@ impl Broker {
         }
     }
 
-    /// The offset at which a named reader resumes; None for a new one.
-    pub(super) fn offset_of(&self, queue: QueueId, name: &str) -> Option<Sequence> {
+    /// The offset at which a named reader resumes, after all that was acknowledged under its name; None for a new one.
+    pub(super) fn offset_of(&mut self, queue: QueueId, name: &str) -> Option<Sequence> {
+        let left_by = self.queues[queue].stream.as_mut()?.offsets.get_mut(name)?.left_by;
+        if left_by.is_some_and(|id| self.record_left(id)) {
+            self.record_changes();
+        }
         Some(self.queues[queue].stream.as_ref()?.offsets.get(name)?.recorded?.next)
     }
 
     /// Begin to read under a name. The answer to the client, and with it all deliveries, waits until the offset is recorded.
     pub(super) fn begin_named(&mut self, queue: QueueId, name: Box<str>, cursor: &Cursor) -> Option<Box<NamedReader>> {
         let offset = self.queues[queue].stream.as_mut()?.offsets.entry(name.clone()).or_default();
-        offset.is_read = true;
+        (offset.is_read, offset.left_by) = (true, None);
         #[cfg(test)]
         if self.faults.forgets_delivered {
             offset.delivered = Sequence(0);
@@ -81,13 +85,15 @@ impl Broker {
         Some(Box::new(named))
     }
 
-    /// Note that a delivery to a consumer was acknowledged.
-    pub(crate) fn settle_for_reader(&mut self, consumer: Handle<ConsumerSlot>, sequence: u64) {
-        let reader = self.clients.consumer_of(consumer).and_then(|it| it.reader.as_mut());
-        let Some(named) = reader.and_then(|reader| reader.named.as_mut()) else { return };
+    /// Note that a delivery to a consumer was acknowledged on its channel.
+    pub(crate) fn settle_for_reader(&mut self, channel: ChannelSlot, consumer: Handle<ConsumerSlot>, sequence: u64) {
+        let Some(it) = self.clients.consumer_of(consumer) else {
+            return self.settle_for_left(channel, consumer, sequence);
+        };
+        let Some(named) = it.reader.as_mut().and_then(|reader| reader.named.as_mut()) else { return };
         named.settle(Sequence(sequence));
         if !std::mem::replace(&mut named.is_listed, true) {
-            self.streams.push_acknowledged(consumer);
+            self.streams.push_acknowledged((self.clients[channel].handle(channel), consumer));
         }
     }
 
@@ -95,8 +101,11 @@ impl Broker {
     pub(crate) fn record_offsets(&mut self) {
         let mut is_any = false;
         for _ in 0..RECORDED_AT_ONCE {
-            let Some(handle) = self.streams.next_acknowledged() else { break };
-            let Some(consumer) = self.clients.consumer_of(handle) else { continue };
+            let Some(id @ (_, handle)) = self.streams.next_acknowledged() else { break };
+            let Some(consumer) = self.clients.consumer_of(handle) else {
+                is_any |= self.record_left(id);
+                continue;
+            };
             if let Some(named) = consumer.reader.as_mut().and_then(|reader| reader.named.as_mut()) {
                 named.is_listed = false;
                 let consumer = &self.clients[handle.id];
@@ -111,8 +120,8 @@ impl Broker {
         }
     }
 
-    /// Record the offset of a consumer that goes.
-    pub(crate) fn record_last_offset(&mut self, consumer: &Consumer) {
+    /// Record the offset of a consumer that goes, which was in this slot.
+    pub(crate) fn record_last_offset(&mut self, consumer: &mut Consumer, slot: ConsumerSlot) {
         let Some(named) = consumer.reader.as_ref().and_then(|reader| reader.named.as_ref()) else { return };
         let offset =
             self.queues.get_mut(consumer.queue).and_then(|queue| queue.stream.as_mut()?.offsets.get_mut(&named.name));
@@ -123,27 +132,40 @@ impl Broker {
         if self.record_offset(consumer.queue, &name, recorded) {
             self.record_changes();
         }
+        let has_unsettled =
+            consumer.reader.as_ref().and_then(|reader| reader.named.as_ref()?.first_unsettled()).is_some();
+        if has_unsettled && let Some(position) = self.resumed_at(consumer) {
+            self.keep_left(consumer, slot, position);
+        }
     }
 
     /// The offset of a consumer that is a named reader; None while it looks for the time that it begins at.
     fn next_of(&self, consumer: &Consumer) -> Option<(Box<str>, Sequence)> {
         let reader = consumer.reader.as_ref()?;
         let named = reader.named.as_ref()?;
-        let position = reader.cursor.position();
-        let tail = || self.queues.get(consumer.queue)?.stream.as_ref()?.live.as_ref()?.tail.next();
         let next = match named.first_unsettled() {
             #[cfg(test)]
-            Some(_) if self.faults.forgets_unacknowledged => position,
+            Some(_) if self.faults.forgets_unacknowledged => reader.cursor.position(),
             Some(first) => first,
-            None if reader.cursor.awaits_time() => return None,
-            None if reader.is_live => tail().map_or(position, |next| next.max(position)),
-            None => position,
+            None => self.resumed_at(consumer)?,
         };
         Some((named.name.clone(), next))
     }
 
+    /// The offset of a consumer that has acknowledged everything; None while it looks for the time that it begins at.
+    fn resumed_at(&self, consumer: &Consumer) -> Option<Sequence> {
+        let reader = consumer.reader.as_ref()?;
+        let position = reader.cursor.position();
+        let tail = || self.queues.get(consumer.queue)?.stream.as_ref()?.live.as_ref()?.tail.next();
+        match reader.is_live {
+            _ if reader.cursor.awaits_time() => None,
+            true => Some(tail().map_or(position, |next| next.max(position))),
+            false => Some(position),
+        }
+    }
+
     /// Record an offset, if it has changed. Returns whether it has.
-    fn record_offset(&mut self, queue: QueueId, name: &str, recorded: RecordedOffset) -> bool {
+    pub(super) fn record_offset(&mut self, queue: QueueId, name: &str, recorded: RecordedOffset) -> bool {
         let Some(info) = self.topology.queue_info(queue) else { return false };
         let QueueInfo { vhost, name: stream, .. } = info;
         let definition = Definition::Reader {
@@ -169,7 +191,9 @@ impl Broker {
         let recorded = RecordedOffset { next: Sequence(next), delivered: delivered.map(Sequence) };
         let end = self.streams.synced(stream.log).unwrap_or_default();
         let delivered = recorded.delivered.unwrap_or(end);
-        stream.offsets.insert(name.into(), ReaderOffset { recorded: Some(recorded), delivered, is_read: false });
+        stream
+            .offsets
+            .insert(name.into(), ReaderOffset { recorded: Some(recorded), delivered, is_read: false, left_by: None });
     }
 
     /// Forget the offset of a named reader. Returns whether there was one.

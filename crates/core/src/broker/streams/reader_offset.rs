@@ -6,6 +6,8 @@ use hashbrown::HashMap;
 
 use crate::journal::Sequence;
 
+use crate::broker::streams::left_readers::LeftId;
+
 /// The maximum number of deliveries to a named reader that are noted: more than its credit. The others were put back, and come
 /// again when it resumes, because those that are noted do.
 const UNSETTLED_MAX: usize = 2 * 65_536;
@@ -19,6 +21,8 @@ pub(crate) struct ReaderOffset {
     pub(super) delivered: Sequence,
     /// Whether a consumer reads under this name.
     pub(super) is_read: bool,
+    /// Who read under this name last, and has not acknowledged everything.
+    pub(super) left_by: Option<LeftId>,
 }
 
 /// The offset of a named reader as it is recorded.

@@ -32,6 +32,8 @@ struct World {
     published: u32,
     /// The connection of the reader while it reads, and its deliveries: number and whether it was acknowledged.
     reader: Option<(ConnectionId, Vec<(u64, bool)>)>,
+    /// The same of a reader that has cancelled its consumer, until there is another one.
+    left: Option<(ConnectionId, Vec<(u64, bool)>)>,
     /// The numbers that were acknowledged, and those that must not come again.
     acknowledged: BTreeSet<u64>,
     recorded: BTreeSet<u64>,
@@ -57,6 +59,7 @@ impl World {
             faults,
             published: 0,
             reader: None,
+            left: None,
             acknowledged: BTreeSet::new(),
             recorded: BTreeSet::new(),
             seen: BTreeSet::new(),
@@ -82,6 +85,8 @@ impl World {
         if self.reader.is_some() {
             return Ok(());
         }
+        self.record();
+        self.left = None;
         let connection = self.broker.connect();
         let prefetch_count = 1 + dice.below(9) as u16;
         self.broker.ask(connection, 1, BasicQos { prefetch_size: 0, prefetch_count, global: false });
@@ -137,7 +142,7 @@ impl World {
 
     /// Acknowledge one delivery, or all up to it.
     fn acknowledge(&mut self, dice: &mut Dice) {
-        let Some((connection, delivered)) = &mut self.reader else { return };
+        let Some((connection, delivered)) = self.reader.as_mut().or(self.left.as_mut()) else { return };
         if delivered.is_empty() {
             return;
         }
@@ -154,18 +159,22 @@ impl World {
 
     /// Note what the broker has recorded: everything before the first delivery that was not acknowledged.
     fn record(&mut self) {
-        let delivered = self.reader.iter().flat_map(|(_, delivered)| delivered);
+        let delivered = self.reader.iter().chain(&self.left).flat_map(|(_, delivered)| delivered);
         let settled = delivered.take_while(|(_, is_settled)| *is_settled).map(|(number, _)| *number);
         self.recorded.extend(settled.collect::<Vec<_>>());
     }
 
     fn detach(&mut self, dice: &mut Dice) {
         self.record();
-        let Some((connection, _)) = self.reader.take() else { return };
+        let is_left = self.reader.is_none();
+        let Some((connection, delivered)) = self.reader.take().or_else(|| self.left.take()) else { return };
         self.is_known = true;
         match dice.below(3) {
             0 => self.broker.broker.disconnect(connection, 0),
-            1 => self.broker.send(connection, 1, BasicCancel { consumer_tag: "c", no_wait: true }),
+            1 if !is_left => {
+                self.broker.send(connection, 1, BasicCancel { consumer_tag: "c", no_wait: true });
+                self.left = Some((connection, delivered));
+            }
             _ => self.broker.send(connection, 1, ChannelClose::default()),
         }
     }
@@ -179,7 +188,7 @@ impl World {
     /// A power cut, which keeps what was synced.
     fn restart(&mut self, dice: &mut Dice) {
         self.broker.commit();
-        self.reader = None;
+        (self.reader, self.left) = (None, None);
         if !self.is_known {
             self.maybe_seen = u64::from(self.published);
         }
@@ -342,6 +351,34 @@ fn what_is_put_back_comes_again_when_the_reader_resumes() {
         world.broker.disconnect(reader, 0);
         let reader = world.connect();
         assert_eq!(offsets(&read(&mut world, reader, 9, &named("audit", "first"))), [2, 3, 4, 5, 6]);
+    }
+}
+
+#[test]
+fn what_is_acknowledged_after_the_consumer_was_cancelled_does_not_come_again() {
+    for is_closed in [false, true] {
+        let disk = SimulatedDisk::new();
+        let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+        let (id, reader) = (world.connect(), world.connect());
+        declare(&mut world, id, &[]);
+        publish(&mut world, id, 1..7);
+        world.commit();
+        assert_eq!(offsets(&read(&mut world, reader, 4, &named("audit", "first"))), [1, 2, 3, 4]);
+        world.ask(reader, 1, BasicCancel { consumer_tag: "c", no_wait: true });
+        assert_eq!((readers(&world)[0].next, readers(&world)[0].is_reading), (1, false));
+        world.ask(reader, 1, BasicAck { delivery_tag: 2, multiple: true });
+        if is_closed {
+            world.broker.disconnect(reader, 0);
+            assert_eq!(readers(&world)[0].next, 3);
+        }
+        let next = world.connect();
+        assert_eq!(offsets(&read(&mut world, next, 9, &named("audit", "first"))), [3, 4, 5, 6]);
+        if !is_closed {
+            // Too late: another one reads under the name.
+            world.ask(reader, 1, BasicAck { delivery_tag: 4, multiple: true });
+            world.broker.tick(0, super::client::EPOCH_US);
+            assert_eq!(readers(&world)[0].next, 3);
+        }
     }
 }
 

@@ -66,6 +66,44 @@ fn a_second_declaration_waits_and_is_compared_with_the_first() {
 }
 
 #[test]
+fn those_who_come_when_the_log_is_there_are_answered_too() {
+    for count in 2..6 {
+        let disk = SimulatedDisk::new();
+        let mut world = on(&disk);
+        let clients: Vec<ConnectionId> = (0..count).map(|_| world.connect()).collect();
+        for id in &clients {
+            world.send(*id, 1, stream("log", &[]));
+            // The log is there, and the first declaration has not come back for it.
+            world.broker.commit_once();
+        }
+        (0..5).for_each(|_| world.commit());
+        let answers: Vec<_> = clients.iter().map(|id| seen(&mut world, *id)).collect();
+        assert_eq!(answers, vec![vec!["queue.declare-ok"]; count]);
+        assert_eq!(folders(&disk).len(), 1);
+    }
+}
+
+#[test]
+fn those_who_wait_for_a_log_that_somebody_declares_otherwise_are_answered_too() {
+    let disk = SimulatedDisk::new();
+    let mut world = on(&disk);
+    let small = [("x-max-length-bytes", FieldValue::I32(1 << 20))];
+    let [first, other, third] = [(); 3].map(|()| world.connect());
+    world.send(first, 1, stream("log", &[]));
+    world.send(third, 1, stream("log", &[]));
+    world.broker.commit_once();
+    world.send(other, 1, stream("log", &small));
+    (0..8).for_each(|_| world.commit());
+    let mut codes = Vec::new();
+    for id in [first, other, third] {
+        let answers = world.seen(id);
+        codes.push((names(&answers), closed(&answers).map(|it| it.1)));
+    }
+    assert!(codes.iter().all(|(answers, _)| answers.len() == 1), "{codes:?}");
+    assert!(codes.iter().any(|(answers, _)| answers == &["queue.declare-ok"]), "{codes:?}");
+}
+
+#[test]
 fn one_who_declares_otherwise_gets_files_of_its_own_when_the_first_has_gone() {
     let disk = SimulatedDisk::new();
     let mut world = on(&disk);

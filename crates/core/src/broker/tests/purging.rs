@@ -66,7 +66,7 @@ fn a_purge_that_was_not_answered_may_come_back() {
 fn control_a_purge_that_is_answered_early_may_come_back() {
     let disk = SimulatedDisk::new();
     let (mut world, id) = filled(&disk, 5_000);
-    world.broker.faults.purges_early = true;
+    world.broker.faults.settles_early = true;
     world.send(id, 1, PURGE);
     assert_eq!(purged(&mut world, id), Some(4_999));
     let mut world = crash(&disk, world);

@@ -10,7 +10,7 @@ use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::durable::DurableOptions;
 use crate::broker::simulation::Faults;
 use crate::broker::{BrokerOptions, ConnectionId};
-use crate::journal::SimulatedDisk;
+use crate::journal::{Dice, SimulatedDisk};
 
 fn transactional(world: &mut TestBroker) -> ConnectionId {
     let id = world.connect();
@@ -453,4 +453,62 @@ fn many_acknowledgements_of_a_transaction_are_kept_and_carried_out_a_little_at_a
         assert_eq!((names(&world.seen(id)), acknowledged), (vec!["tx.commit-ok"], MANY));
         assert_eq!(world.broker.metrics().messages, 0);
     }
+}
+
+/// A durable queue with `count` messages on disk, all acknowledged in a transaction of the returned connection.
+fn with_acknowledged(world: &mut TestBroker, count: usize) -> ConnectionId {
+    let id = world.connect();
+    world.ask(id, 1, QueueDeclare { queue: "kept", durable: true, ..Default::default() });
+    (0..count).for_each(|_| world.broker.receive(id, &published("", "kept", &PERSISTENT, b"x"), world.now));
+    world.commit();
+    world.ask(id, 1, TxSelect {});
+    (0..count).for_each(|_| assert_eq!(get(world, id, "kept"), ["x"]));
+    world.send(id, 1, BasicAck { delivery_tag: 0, multiple: true });
+    id
+}
+
+/// The messages of the queue after a power cut.
+fn left_after_cut(disk: &SimulatedDisk, world: TestBroker) -> u32 {
+    drop(world);
+    disk.power_cut(&mut Dice::new(1));
+    let mut world = TestBroker::on_disk(disk, BrokerOptions::default()).0;
+    let id = world.connect();
+    let answer = world.ask(id, 1, QueueDeclare { queue: "kept", passive: true, ..Default::default() });
+    let Method::QueueDeclareOk(ok) = answer[0].method() else { panic!("{:?}", names(&answer)) };
+    ok.message_count
+}
+
+#[test]
+fn a_commit_is_answered_when_its_acknowledgements_are_on_disk() {
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let id = with_acknowledged(&mut world, 8);
+    assert_eq!(names(&world.ask(id, 1, TxCommit {})), [""; 0]);
+    world.commit();
+    assert_eq!(names(&world.seen(id)), ["tx.commit-ok"]);
+    assert_eq!(left_after_cut(&disk, world), 0);
+}
+
+#[test]
+fn control_what_a_commit_that_is_answered_early_acknowledged_comes_back() {
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let id = with_acknowledged(&mut world, 8);
+    world.broker.faults.settles_early = true;
+    assert_eq!(names(&world.ask(id, 1, TxCommit {})), ["tx.commit-ok"]);
+    assert_eq!(left_after_cut(&disk, world), 8);
+}
+
+#[test]
+fn a_commit_of_acknowledgements_that_no_disk_has_waits_for_none() {
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    world.commit();
+    let id = world.connect();
+    world.declare(id, "passing");
+    world.publish(id, "", "passing", b"x");
+    world.ask(id, 1, TxSelect {});
+    assert_eq!(get(&mut world, id, "passing"), ["x"]);
+    world.send(id, 1, BasicAck { delivery_tag: 0, multiple: true });
+    assert_eq!(names(&world.ask(id, 1, TxCommit {})), ["tx.commit-ok"]);
 }

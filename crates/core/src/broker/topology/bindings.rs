@@ -92,7 +92,7 @@ impl Topology {
         let (vhost, had_queries) = (exchange.vhost, exchange.queries.is_some());
         let (hierarchies, bytes_max) = (self.checked_hierarchies(), self.compiled_bytes_max());
         let (compiled, warnings) = exchange.compile(key, arguments, stored.as_ref(), hierarchies, bytes_max)?;
-        let price = self.admit(vhost, connection, compiled.query())?;
+        let price = self.admit(vhost, connection, compiled.query(), Price::default())?;
         let condition = Condition::new(key, arguments, stored, price, connection);
         self.prices.add(vhost, connection, price);
         if !self.is_recovering {
@@ -111,18 +111,20 @@ impl Topology {
         std::mem::take(&mut self.warnings)
     }
 
-    /// The price of a compiled query, if it is within all limits; what survived a restart always is.
+    /// The price of a compiled query, if it is within all limits instead of one with the price `before`; what survived a
+    /// restart always is.
     pub(super) fn admit(
         &mut self,
         vhost: VhostId,
         connection: Owner,
         query: Option<&Query>,
+        before: Price,
     ) -> Result<Price, AmqpError> {
         let Some(query) = query else { return Ok(Price::default()) };
         let price = query.price();
         self.prices.note_compiled(price);
         if !self.is_recovering {
-            self.prices.check(vhost, connection, query.expr(), price)?;
+            self.prices.check(vhost, connection, query.expr(), (price, before))?;
         }
         query.expr().prepare();
         Ok(price)

@@ -10,13 +10,14 @@ use crate::query::price::Price;
 
 use super::conditions::filter::ConsumerFilter;
 use super::query_limits::QueryLimits;
-use super::{Owner, Topology, VhostId, errors};
+use super::{NOBODY, Owner, Topology, VhostId, errors};
 
 /// The prices of all queries that are in use.
 #[derive(Debug, Default)]
 pub(super) struct QueryPrices {
     limits: QueryLimits,
     vhosts: Vec<Price>,
+    /// Of connections that are there. What was recovered belongs to none.
     connections: HashMap<Owner, Price>,
     all: Price,
     /// The bytes that were compiled since somebody asked, also those of refused queries.
@@ -45,19 +46,26 @@ impl QueryPrices {
         std::mem::take(&mut self.compiled_bytes)
     }
 
-    /// Check that one more query is within all limits.
+    /// Check that a query is within all limits, instead of one with the price `before`.
     ///
     /// # Errors
     /// 406, with its price, the limit, and the predicate that takes most.
-    pub fn check(&self, vhost: VhostId, connection: Owner, query: &Expr, price: Price) -> Result<(), AmqpError> {
+    pub fn check(
+        &self,
+        vhost: VhostId,
+        connection: Owner,
+        query: &Expr,
+        (price, before): (Price, Price),
+    ) -> Result<(), AmqpError> {
         let limits = &self.limits;
         let bytes = |price: Price| price.bytes;
         let refuse = |what: &str, limit: u64, measure: fn(Price) -> u64| {
             let most = query.most_expensive(measure);
             Err(errors::precondition(&format!("the query takes {what}, and the limit is {limit}; most takes {most}")))
         };
-        let of_vhost = self.vhosts.get(vhost.index()).copied().unwrap_or_default().bytes + price.bytes;
-        let of_connection = self.connections.get(&connection).copied().unwrap_or_default().bytes + price.bytes;
+        let with = |sum: Option<&Price>| sum.map_or(0, |sum| sum.bytes.saturating_sub(before.bytes)) + price.bytes;
+        let of_vhost = with(self.vhosts.get(vhost.index()));
+        let of_connection = with(self.connections.get(&connection));
         if price.bytes > limits.bytes_max {
             return refuse(&format!("{} bytes when compiled", price.bytes), limits.bytes_max, bytes);
         }
@@ -82,11 +90,23 @@ impl QueryPrices {
             self.vhosts.resize(vhost.index() + 1, Price::default());
         }
         self.vhosts[vhost.index()] += price;
-        *self.connections.entry(connection).or_default() += price;
+        if connection != NOBODY {
+            *self.connections.entry(connection).or_default() += price;
+        }
         self.all += price;
     }
 
-    /// Subtract the price of a query that is not in use any more.
+    /// Put the price of a query in place of that of another one of the same binding. Its connection may be gone.
+    pub fn replace(&mut self, vhost: VhostId, connection: Owner, before: Price, price: Price) {
+        self.subtract(vhost, connection, before);
+        self.vhosts[vhost.index()] += price;
+        self.all += price;
+        if let Some(sum) = self.connections.get_mut(&connection) {
+            *sum += price;
+        }
+    }
+
+    /// Subtract the price of a query that is not in use any more. Its connection may be gone.
     pub fn subtract(&mut self, vhost: VhostId, connection: Owner, price: Price) {
         self.vhosts[vhost.index()] -= price;
         self.all -= price;
@@ -107,7 +127,7 @@ impl Topology {
     /// # Errors
     /// 406 when it is over a limit.
     pub fn add_filter(&mut self, vhost: VhostId, connection: Owner, filter: &ConsumerFilter) -> Result<(), AmqpError> {
-        let price = self.admit(vhost, connection, Some(filter.query()))?;
+        let price = self.admit(vhost, connection, Some(filter.query()), Price::default())?;
         self.prices.add(vhost, connection, price);
         Ok(())
     }

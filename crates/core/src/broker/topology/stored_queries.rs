@@ -51,9 +51,8 @@ impl Topology {
         let (hierarchies, bytes_max) = (self.checked_hierarchies(), self.compiled_bytes_max());
         let (compiled, _) =
             there.compile(&condition.key, &condition.arguments, Some(stored), hierarchies, bytes_max)?;
-        let price = self.admit(vhost, connection, compiled.query())?;
-        self.prices.subtract(vhost, connection, price_before);
-        self.prices.add(vhost, connection, price);
+        let price = self.admit(vhost, connection, compiled.query(), price_before)?;
+        self.prices.replace(vhost, connection, price_before, price);
         let origin = self.engine_origin();
         let there = &mut self.exchanges[exchange];
         there.replace_stored(number, stored, (compiled, price), &origin);
@@ -108,6 +107,7 @@ mod tests {
     use super::super::*;
     use super::*;
     use crate::amqp::{BasicProperties, FieldValue, PropertyFields, Table};
+    use crate::query::selector::{SelectorDialect, parse};
 
     const ME: Owner = 1;
 
@@ -133,7 +133,10 @@ mod tests {
     impl StoredWorld {
         /// Queues q0, q1 ... each bound to `exchange` by the stored query of one key.
         fn new(exchange: &str, keys: &[&str], now: &HashMap<String, StoredQuery>) -> Self {
-            let mut topology = Topology::new();
+            Self::of(Topology::new(), exchange, keys, now)
+        }
+
+        fn of(mut topology: Topology, exchange: &str, keys: &[&str], now: &HashMap<String, StoredQuery>) -> Self {
             let vhost = topology.add_vhost("/");
             let mut queues = Vec::new();
             for (number, key) in keys.iter().enumerate() {
@@ -202,6 +205,40 @@ mod tests {
         assert_eq!(replaced.refused[0].0, "a");
         assert!(replaced.refused[0].1.text.contains("position 3"), "{}", replaced.refused[0].1.text);
         assert_eq!((world.route("amq.fanout", 1), world.route("amq.fanout", 3)), (vec![0, 1], vec![2]));
+    }
+
+    /// A query that takes more memory with each value.
+    fn of_values(count: usize) -> String {
+        format!("n IN ({})", (0..count).map(|number| number.to_string()).collect::<Vec<_>>().join(", "))
+    }
+
+    #[test]
+    fn the_queries_of_a_connection_that_is_gone_can_become_larger_and_smaller() {
+        let mut world = StoredWorld::new("amq.fanout", &["a", "b"], &queries(&[("a", "n = 1"), ("b", "n = 1")]));
+        let before = world.topology.prices.bytes();
+        world.topology.forget_connection(ME);
+        for count in [100, 1, 200, 2, 50] {
+            let replaced =
+                world.topology.replace_stored(&queries(&[("a", &of_values(count)), ("b", &of_values(count))]));
+            assert_eq!((replaced.bindings, replaced.refused.len()), (2, 0), "{count}: {:?}", replaced.refused);
+            assert_eq!(world.route("amq.fanout", 0), [0, 1]);
+        }
+        world.topology.replace_stored(&queries(&[("a", "n = 1"), ("b", "n = 1")]));
+        assert_eq!(world.topology.prices.bytes(), before);
+    }
+
+    #[test]
+    fn a_query_takes_the_place_of_the_one_before_within_the_limits() {
+        let bytes = |text: &str| parse(text, SelectorDialect::Jms).expect("a query").price().bytes;
+        let (small, large) = (of_values(100), of_values(300));
+        let limits = QueryLimits { connection_bytes_max: bytes(&small) + 1000, ..QueryLimits::default() };
+        let topology = Topology::with_limits(limits);
+        let mut world = StoredWorld::of(topology, "amq.fanout", &["a"], &queries(&[("a", &small)]));
+        let other = small.replace("99", "9999");
+        assert_eq!(world.topology.replace_stored(&queries(&[("a", &other)])).refused.len(), 0, "it is as large");
+        let refused = world.topology.replace_stored(&queries(&[("a", &large)])).refused;
+        assert!(refused[0].1.text.contains("those of the connection"), "{}", refused[0].1.text);
+        assert_eq!(world.topology.replace_stored(&queries(&[("a", &small)])).refused.len(), 0, "nothing was counted");
     }
 
     #[test]

@@ -191,6 +191,18 @@ fn first_of(path: &Path) -> Sequence {
 
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_clock_that_was_ahead_removes_nothing_new_when_it_is_right_again() {
+    let retention = Retention { bytes_max: None, age_us_max: Some(1_000_000) };
+    let bench = TestLog::open(&SimulatedDisk::new(), LogOptions { retention, ..small(8192) });
+    bench.log.expire(time_of(0) + 1_000_000_000);
+    bench.committer.commit_once();
+    bench.log.expire(time_of(0));
+    bench.commit(1, 1000, 100);
+    assert_eq!(bench.log.first_sequence(), Sequence(1));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn retention_removes_whole_segments_by_bytes_and_by_age() {
     let retention = Retention { bytes_max: Some(30_000), age_us_max: None };
     let bench = TestLog::open(&SimulatedDisk::new(), LogOptions { retention, ..small(8192) });

@@ -9,7 +9,7 @@ use crate::amqp::method::TxCommitOk;
 use crate::amqp::{AmqpError, BasicProperties};
 use crate::broker::Broker;
 use crate::broker::errors::FailedAt;
-use crate::broker::ids::{ChannelSlot, Handle, JOURNAL};
+use crate::broker::ids::{COMMITS, ChannelSlot, Handle, JOURNAL};
 use crate::broker::parts::Arrived;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::publishing::further_keys::{may_have_copies, without_blind_copies};
@@ -28,12 +28,17 @@ impl Broker {
         let handle = it.handle(channel);
         let Some(transaction) = &mut it.transaction else { return };
         let size_bytes = transaction.size_bytes() as u64;
-        let settlements = transaction.take_settlements().into_iter().rev();
+        let settlements = transaction.take_settlements();
         let commit = CommitInProgress {
             channel: handle,
             sender,
             messages: transaction.take_messages().into_iter().zip(routes),
-            settlements: settlements.map(|pending| (pending.settlement, pending.deliveries.into_iter())).collect(),
+            settles: !settlements.is_empty(),
+            settlements: settlements
+                .into_iter()
+                .rev()
+                .map(|pending| (pending.settlement, pending.deliveries.into_iter()))
+                .collect(),
             marks: self.publishing.take_promised(),
             size_bytes,
         };
@@ -54,7 +59,7 @@ impl Broker {
             done = self.take_step(&mut commit);
         }
         self.durability.end_reservation();
-        self.end_commit(*commit, done.err());
+        self.end_commit(commit, done.err());
     }
 
     /// Publish a message, or settle some deliveries. Returns false when there is nothing more.
@@ -134,8 +139,8 @@ impl Broker {
     }
 
     /// Answer a transaction that is carried out, or failed because of the disk, and let its connection go on.
-    fn end_commit(&mut self, commit: CommitInProgress, failed: Option<AmqpError>) {
-        let left = commit.settlements.into_iter().rev();
+    fn end_commit(&mut self, mut commit: Box<CommitInProgress>, failed: Option<AmqpError>) {
+        let left = std::mem::take(&mut commit.settlements).into_iter().rev();
         let left =
             left.map(|(settlement, left)| PendingSettlement { settlement, deliveries: left.collect() }).collect();
         let slot = commit.channel.id;
@@ -147,15 +152,22 @@ impl Broker {
             }
             self.refuse(connection, number, error);
         } else {
-            self.answer_commit(slot, commit.marks);
+            self.answer_commit(slot, commit);
         }
         self.release(connection);
     }
 
-    fn answer_commit(&mut self, channel: ChannelSlot, marks: DiskMarks) {
+    /// Answer a commit as soon as no crash can take it back: neither its messages nor what it settled.
+    fn answer_commit(&mut self, channel: ChannelSlot, mut commit: Box<CommitInProgress>) {
         self.publishing.begin_method();
         if !self.options.confirms_received {
-            marks.into_iter().for_each(|mark| self.publishing.promise(mark));
+            if commit.settles {
+                commit.promise(smallvec::smallvec![DiskMark {
+                    log: COMMITS,
+                    sequence: self.durability.commit_settled()
+                }]);
+            }
+            commit.marks.into_iter().for_each(|mark| self.publishing.promise(mark));
         }
         let answered = self.reply(channel, TxCommitOk {}.into());
         debug_assert!(answered.is_ok(), "an answer is written or held back");

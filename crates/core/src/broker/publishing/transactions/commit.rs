@@ -20,6 +20,8 @@ pub(crate) struct CommitInProgress {
     /// The client, who is written into messages to addresses.
     pub sender: Arc<PeerInfo>,
     pub messages: std::iter::Zip<std::vec::IntoIter<PendingMessage>, std::vec::IntoIter<CheckedRoute>>,
+    /// Whether it settles deliveries.
+    pub settles: bool,
     /// The settled deliveries, the last first.
     pub settlements: Vec<(Settlement, std::vec::IntoIter<Delivery>)>,
     /// The marks that the answer has to wait for, one of each log.

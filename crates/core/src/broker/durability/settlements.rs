@@ -1,59 +1,59 @@
-//! Purges under way: the answer to a purge waits until everything that it dropped is settled on disk.
+//! Work that settles messages and is answered when that is on disk: purges, and commits of transactions.
 //!
-//! A purge makes its entries unreachable at once, and they are settled some at a time. They are numbered as they begin, and
-//! end in this order.
+//! A purge makes its entries unreachable at once, and they are settled some at a time. A commit is counted when it has settled
+//! everything. The pieces of work of one kind are numbered as they begin, and end in this order.
 
 use std::collections::VecDeque;
 
-/// The progress of the purges of durable queues.
+/// The progress of one kind of work.
 #[derive(Debug, Default)]
-pub(super) struct Purges {
+pub(super) struct Settlements {
     begun: u64,
-    /// Purges whose entries are all settled.
+    /// Work that has settled everything.
     settled: u64,
-    /// Purges whose settlements are recorded, each with the sequence that has to be synced, ascending.
+    /// Work whose settlements are recorded, each with the sequence that has to be synced, ascending.
     recorded: VecDeque<(u64, u64)>,
-    /// Purges that no crash can take back.
+    /// Work that no crash can take back.
     kept: u64,
 }
 
-impl Purges {
-    /// Begin a purge.
+impl Settlements {
+    /// Begin a piece of work.
     pub fn begin(&mut self) {
         self.begun += 1;
     }
 
-    /// The number of the last purge that has begun.
+    /// The number of the last piece of work that has begun.
     pub fn last(&self) -> u64 {
         self.begun
     }
 
-    /// Note that the entries of the oldest purge are settled.
+    /// Note that the oldest piece of work has settled everything.
     pub fn settle(&mut self) {
         self.settled += 1;
     }
 
     /// Note that what was settled is recorded: it lasts when `sequence` is synced.
     pub fn record(&mut self, sequence: u64) {
-        let known = self.recorded.back().map_or(self.kept, |(purge, _)| *purge);
+        let known = self.recorded.back().map_or(self.kept, |(number, _)| *number);
         if self.settled > known {
             self.recorded.push_back((self.settled, sequence));
         }
     }
 
-    /// Note that the journal is synced up to a sequence. Returns whether a purge is kept now that was not before.
+    /// Note that the journal is synced up to a sequence. Returns whether some work is kept now that was not before.
     pub fn sync(&mut self, synced: u64) -> bool {
         let before = self.kept;
-        while let Some((purge, _)) = self.recorded.front().filter(|(_, sequence)| *sequence <= synced) {
-            self.kept = *purge;
+        while let Some((number, _)) = self.recorded.front().filter(|(_, sequence)| *sequence <= synced) {
+            self.kept = *number;
             self.recorded.pop_front();
         }
         self.kept > before
     }
 
-    /// Whether no crash can take back the purge with this number, nor any before it.
-    pub fn is_kept(&self, purge: u64) -> bool {
-        purge <= self.kept
+    /// Whether no crash can take back the work with this number, nor any before it.
+    pub fn is_kept(&self, number: u64) -> bool {
+        number <= self.kept
     }
 }
 
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_purge_is_kept_when_it_is_settled_recorded_and_synced() {
-        let mut purges = Purges::default();
+        let mut purges = Settlements::default();
         purges.begin();
         purges.begin();
         purges.record(5);
