@@ -665,12 +665,13 @@ class Broker:
 
     def replace_stored(
         self, queries: Mapping[str, tuple[str, str]], now_us: int
-    ) -> tuple[int, list[tuple[str, str]]] | None:
+    ) -> tuple[int, list[tuple[str, str]], bool] | None:
         """Replace the queries of bindings that name one of `queries` (key: language and text).
 
         Returns:
-            The number of bindings that have changed, and the keys whose query cannot be bound, with the reason; or
-            None: the journal has no room now, and nothing has changed."""
+            The number of bindings that have changed, the keys whose query cannot be bound, with the reason, and whether
+            more bindings have to follow: call it again, without these keys. Or None: the journal has no room now, and
+            nothing has changed."""
 
     def connect(
         self,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import math
 import time
 import urllib.error
 import urllib.request
@@ -15,6 +17,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="the server is not installed: pip install 'tamis[server]'")
 pytest.importorskip("pika", reason="the client is not installed: pip install 'tamis[client]'")
 
+import aio_pika
 import pika
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -138,6 +141,64 @@ def test_bindings_show_their_queries(http: Http) -> None:
     assert shown["amq.fanout"]["query"] is None
     assert {row["name"] for row in http.rows("/api/exchanges")["rows"]} >= {"amq.topic", "amq.fanout", "amq.direct"}
     channel.queue_delete("bound")
+    connection.close()
+
+
+def test_pages_of_large_rows_are_shorter_and_nothing_is_left_out(http: Http) -> None:
+    connection = http.broker.connect()
+    channel = connection.channel()
+    count = 200
+    for number in range(count):
+        channel.queue_declare(f"large-{number}", exclusive=True, arguments={"note": "\x01" * 120_000})
+    path, sizes = "/api/queues?limit=500", []
+    names: set[str] = set()
+    while path:
+        page = http.rows(path)
+        sizes.append(len(page["rows"]))
+        names |= {row["name"] for row in page["rows"]}
+        path = page["next"]
+    assert {f"large-{number}" for number in range(count)} <= names
+    assert max(sizes) < 50
+    [one] = http.rows("/api/queues?name=large-7")["rows"]
+    assert len(one["arguments"]["note"]) == 120_000
+    connection.close()
+
+
+def test_numbers_that_json_lacks_are_shown_as_texts(http: Http) -> None:
+    async def declare(channel: aio_pika.abc.AbstractChannel) -> bytes:
+        arguments = {"a": [math.nan, {"b": -math.inf}], "c": 1.5}
+        await channel.declare_queue("odd", exclusive=True, arguments=arguments)
+        status, body = await asyncio.to_thread(http.get, "/api/queues?name=odd")
+        assert status == 200
+        return body
+
+    async def run() -> bytes:
+        port = http.broker.parameters().port
+        async with await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{port}/") as connection:
+            return await declare(await connection.channel())
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    [row] = json.loads(asyncio.run(run()), parse_constant=refuse)["rows"]
+    assert row["arguments"] == {"a": ["NaN", {"b": "-inf"}], "c": 1.5}
+
+
+def test_the_number_of_rows_is_that_of_the_whole_list(http: Http) -> None:
+    connection = http.broker.connect()
+    channel = connection.channel()
+    for number in range(5):
+        channel.queue_declare(f"counted-{number}", exclusive=True)
+        channel.queue_bind(f"counted-{number}", "amq.fanout")
+        channel.basic_consume(f"counted-{number}", lambda *_: None)
+        channel.exchange_declare(f"counted-{number}")
+    channel.queue_delete("counted-0")
+    channel.exchange_delete("counted-0")
+    for name in ("queues", "exchanges", "bindings", "connections", "consumers"):
+        page = http.rows(f"/api/{name}?limit=500")
+        assert (len(page["rows"]), page["next"]) == (page["total_count"], None), name
+    for number in range(1, 5):
+        channel.exchange_delete(f"counted-{number}")
     connection.close()
 
 

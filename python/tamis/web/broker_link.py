@@ -82,7 +82,7 @@ class BrokerLink:
         try:
             async with asyncio.timeout(ANSWER_S):
                 answer = json.loads(await self._line(json.dumps(request).encode() + b"\n"))
-        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
+        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             self.close()
             raise BrokerGoneError from error
         except BaseException:

@@ -134,8 +134,7 @@ class _Handlers:
         async def answer(request: Request) -> Response:
             page = _page_of(request, name)
             if page.filters:
-                found = [row async for row in self._all(name) if page.filters.items() <= row.items()]
-                rows, total_count = page.of(found), len(found)
+                rows, total_count = await page.of(self._all(name))
             else:
                 given = await self._link.ask(name, offset=page.offset, limit=page.limit)
                 rows, total_count = given["rows"][: page.limit], given["total_count"]
@@ -154,12 +153,11 @@ class _Handlers:
 
         async def answer(request: Request) -> Response:
             page = _page_of(request, name)
-            shown = [kind.shown(queue) async for queue in self._all("queues") if kind.has(queue)]
-            found = [row for row in shown if page.filters.items() <= row.items()]
-            rows = page.of(found)
+            queues = self._all("queues")
+            rows, total_count = await page.of(kind.shown(queue) async for queue in queues if kind.has(queue))
             if name == "streams" and rows:
                 rows = with_readers(rows, [consumer async for consumer in self._all("consumers")])
-            return _rows_response(request, page, rows, len(found))
+            return _rows_response(request, page, rows, total_count)
 
         return answer
 
@@ -199,9 +197,16 @@ class _Page(NamedTuple):
     limit: int
     filters: dict[str, str]
 
-    def of(self, rows: list[Any]) -> list[Any]:
-        """Return the rows of this page, of all that pass the filters."""
-        return rows[self.offset : self.offset + self.limit]
+    async def of(self, rows: AsyncIterator[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+        """Return the rows of this page, and the number of all that pass the filters."""
+        shown: list[dict[str, Any]] = []
+        count = 0
+        async for row in rows:
+            if self.filters.items() <= row.items():
+                if self.offset <= count < self.offset + self.limit:
+                    shown.append(row)
+                count += 1
+        return shown, count
 
 
 def _page_of(request: Request, name: str) -> _Page:

@@ -17,14 +17,14 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
-use tamis_core::broker::topology::{StoredQuery, Topology};
+use tamis_core::broker::topology::StoredQuery;
 use tamis_core::broker::{self, BrokerOptions, ConnectionId, Flow, Login, RecoveryReport};
 
 use crate::convert;
 use crate::errors::storage_error;
 
 use control::PyControl;
-use overview::{ListPage, in_all_vhosts};
+use overview::ListPage;
 
 /// The number of bytes after which one call returns no further connection's output, and the time.
 const OUTPUT_BYTES_AT_ONCE: usize = 1024 * 1024;
@@ -36,8 +36,9 @@ pub(crate) fn broker_limits() -> HashMap<&'static str, u64> {
     broker::fixed_limits().into_iter().collect()
 }
 
-/// The number of bindings that changed, and the keys whose query cannot be bound, each with the reason.
-type Replacement = (usize, Vec<(String, String)>);
+/// The number of bindings that changed, the keys whose query cannot be bound, each with the reason, and whether more bindings
+/// have to follow.
+type Replacement = (usize, Vec<(String, String)>, bool);
 
 /// One connection's output: its number, the bytes to write, whether it stays open, and whether to go on reading it.
 type ConnectionOutput<'py> = (u64, Bound<'py, PyBytes>, bool, bool);
@@ -223,8 +224,9 @@ impl PyBroker {
     /// Replace the queries of bindings that name one of `queries` (key: language and text).
     ///
     /// Returns:
-    ///     The number of bindings that have changed, and the keys whose query cannot be bound, with the reason; or
-    ///     None: the journal has no room now, and nothing has changed.
+    ///     The number of bindings that have changed, the keys whose query cannot be bound, with the reason, and whether
+    ///     more bindings have to follow: call it again, without these keys. Or None: the journal has no room now, and
+    ///     nothing has changed.
     fn replace_stored(&mut self, queries: HashMap<String, (String, String)>, now_us: u64) -> Option<Replacement> {
         let stored = |(language, text): (String, String)| StoredQuery { language: language.into(), text: text.into() };
         let queries = queries.into_iter().map(|(key, query)| (key, stored(query))).collect();
@@ -233,7 +235,7 @@ impl PyBroker {
         self.note_call("replace_stored", began);
         let replaced = replaced.ok()?;
         let refused = replaced.refused.into_iter().map(|(key, error)| (key, error.text)).collect();
-        Some((replaced.bindings, refused))
+        Some((replaced.bindings, refused, replaced.has_more))
     }
 
     /// Add a virtual host, unless it exists.
@@ -398,7 +400,8 @@ impl PyBroker {
         Ok(row)
     }
 
-    /// Return a page of vhosts, connections, queues, consumers, exchanges or bindings, and the number of all.
+    /// Return a page of vhosts, connections, queues, consumers, exchanges or bindings, and the number of all. A page ends
+    /// before `limit` where its rows are large.
     fn rows<'py>(
         &self,
         py: Python<'py>,
@@ -408,14 +411,19 @@ impl PyBroker {
     ) -> PyResult<(Bound<'py, PyList>, usize)> {
         let (broker, topology) = (&self.broker, self.broker.topology());
         let page = ListPage { py, offset, limit };
-        match kind {
-            "vhosts" => page.of(topology.vhosts(), |row, (_, name)| row.set_item("name", name)),
-            "connections" => page.of(broker.connections(), overview::connection_to_py),
-            "queues" => page.of(broker.queues(), overview::queue_to_py),
-            "consumers" => page.of(broker.consumers(), overview::consumer_to_py),
-            "exchanges" => page.of(in_all_vhosts(topology, Topology::exchanges), overview::exchange_to_py),
-            "bindings" => page.of(in_all_vhosts(topology, Topology::bindings), overview::binding_to_py),
-            _ => Err(PyValueError::new_err(format!("no list '{kind}'"))),
-        }
+        let (exchanges, queues, bindings) = topology.counts();
+        let (connections, _, consumers) = broker.client_counts();
+        let (rows, count) = match kind {
+            "vhosts" => (page.of(topology.vhosts(), overview::vhost_to_py)?, topology.vhosts().count()),
+            "connections" => {
+                (page.of(broker.connections(), |row, of| overview::connection_to_py(row, of()))?, connections)
+            }
+            "queues" => (page.of(broker.queues(), |row, of| overview::queue_to_py(row, of()))?, queues),
+            "consumers" => (page.of(broker.consumers(), |row, of| overview::consumer_to_py(row, of()))?, consumers),
+            "exchanges" => (page.of(topology.exchanges(), overview::exchange_to_py)?, exchanges),
+            "bindings" => (page.of(topology.bindings(), overview::binding_to_py)?, bindings),
+            _ => return Err(PyValueError::new_err(format!("no list '{kind}'"))),
+        };
+        Ok((rows, count))
     }
 }

@@ -15,7 +15,8 @@ from tamis.broker.rules import Rules
 from tamis.broker.server.connection import ClientConnection
 from tamis.broker.server.data_plane import DataPlane, now_us
 from tamis.broker.server.logins import Logins
-from tamis.broker.users.access import Access, Refusal
+from tamis.broker.server.users_watch import NAMES_MAX, Change
+from tamis.broker.users.access import Refusal
 
 LINGER_S = 5.0
 """Maximum time that a client has to take its last bytes and to close its socket; then the socket is aborted."""
@@ -192,17 +193,15 @@ class Connections:
 
     # ---- all connections at once ----
 
-    def change_access(self, access: Access) -> frozenset[str]:
-        """Put other users into force, and close connections that are no longer permitted; return the changed users."""
-        changed = access.changed_users(self._rules.access)
-        self._rules.access = access
-        for user in changed:
+    def change_access(self, change: Change) -> None:
+        """Put other users into force, and close connections that are no longer permitted."""
+        access = self._rules.access = change.access
+        for user in change.users if len(change.users) <= NAMES_MAX else [None]:
             self.plane.broker.forget_permissions(user)
         for connection in list(self.plane.clients.values()):
-            if connection.user in changed and access.may_open(connection.user, connection.vhost, -1) is not None:
+            if connection.user in change.users and access.may_open(connection.user, connection.vhost, -1) is not None:
                 self.plane.close(connection.number, "the user is gone, or may not be here any longer")
         self.plane.flush()
-        return changed
 
     def stop(self) -> None:
         """Take no further connections, and ask the clients to close theirs."""

@@ -27,6 +27,7 @@ class StoreWatch:
         self._broker = plane.broker
         self._log = log
         self._pending: dict[str, QueryText] = {}
+        self._rebound_count = 0
         self._last_error = ""
         self._is_reading = False
 
@@ -36,14 +37,16 @@ class StoreWatch:
             return
         try:
             self._follow(self._queries.changed_hierarchies(TIMEOUT_S))
-            self._rebind(self._queries.begin(self._broker.stored_keys(), TIMEOUT_S))
+            self._pending = self._queries.begin(self._broker.stored_keys(), TIMEOUT_S)
         except LookupError as error:
             self._failed(error)
+        while self._rebind():
+            pass
 
     def check(self) -> None:
         """Look for changes in a thread: that may take time where there are many."""
         if self._pending:
-            self._rebind(self._pending)
+            self._rebind_all()
         elif self._queries is not None and not self._is_reading:
             self._is_reading = True
             reading = asyncio.get_running_loop().run_in_executor(None, _changes, self._queries)
@@ -61,7 +64,8 @@ class StoreWatch:
         self._last_error = ""
         hierarchies, queries = reading.result()
         self._follow(hierarchies)
-        self._rebind(queries)
+        self._pending = queries
+        self._rebind_all()
 
     def _failed(self, error: LookupError) -> None:
         """Log an error once, and not every second."""
@@ -75,20 +79,33 @@ class StoreWatch:
             self._broker.set_hierarchies(hierarchies, now_us())
             self._log.info("hierarchies changed", attributes=sorted(hierarchies))
 
-    def _rebind(self, queries: dict[str, QueryText]) -> None:
-        """Update the bindings that name `queries`, or later if the journal has no room now."""
-        self._pending = {}
-        if not queries:
-            return
-        replaced = self._broker.replace_stored(queries, now_us())
+    def _rebind_all(self) -> None:
+        """Update all bindings, some at a time: clients have their turn in between."""
+        if self._rebind():
+            asyncio.get_running_loop().call_soon(self._rebind_all)
+
+    def _rebind(self) -> bool:
+        """Update some of the bindings that name pending queries, or none if the journal has no room now.
+
+        Returns:
+            Whether more have to follow at once.
+        """
+        if not self._pending:
+            return False
+        replaced = self._broker.replace_stored(self._pending, now_us())
         if replaced is None:
-            self._pending = queries
-            return
-        bindings, refused = replaced
-        if bindings:
-            self._log.info("stored queries changed", bindings=bindings)
+            return False
+        bindings, refused, has_more = replaced
+        self._rebound_count += bindings
         for key, reason in refused:
             self._log.warning("stored query not bound", key=key, reason=reason)
+            del self._pending[key]
+        if has_more:
+            return True
+        if self._rebound_count:
+            self._log.info("stored queries changed", bindings=self._rebound_count)
+        self._pending, self._rebound_count = {}, 0
+        return False
 
 
 def _changes(queries: StoredQueries) -> tuple[Hierarchies | None, dict[str, QueryText]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 from tamis.broker.config import BrokerConfig
 from tamis.broker.log import Log
@@ -11,6 +12,23 @@ from tamis.broker.users.access import Access
 from tamis.broker.users.user import Limits
 from tamis.broker.users.users_file import UsersFile
 from tamis.errors import AccessError
+
+NAMES_MAX = 100
+"""Maximum number of changed users that the log names."""
+
+
+class Change(NamedTuple):
+    """Other users.
+
+    Attributes:
+        access: the users from now on.
+        users: the names of those that are new, removed or different.
+        names: the first of them in their order, for the log.
+    """
+
+    access: Access
+    users: frozenset[str]
+    names: list[str]
 
 
 class UsersWatch:
@@ -31,24 +49,24 @@ class UsersWatch:
         self._log = log
         self._stamp = file.stamp()
         self._is_reading = False
-        self.initial = self._read()
+        self.initial = self._current = self._read()
 
-    def check(self, on_change: Callable[[Access], frozenset[str]]) -> None:
+    def check(self, on_change: Callable[[Change], None]) -> None:
         """Read the file if it has changed."""
         if self._file.stamp() != self._stamp:
             self.reload(on_change)
 
-    def reload(self, on_change: Callable[[Access], frozenset[str]]) -> None:
+    def reload(self, on_change: Callable[[Change], None]) -> None:
         """Read the file in a thread, because it may be large.
 
         Args:
-            on_change: puts the users into force, and returns those that have changed.
+            on_change: puts the users into force.
         """
         if self._is_reading:
             return
         self._is_reading = True
         self._stamp = self._file.stamp()
-        reading = asyncio.get_running_loop().run_in_executor(None, self._read)
+        reading = asyncio.get_running_loop().run_in_executor(None, self._changed)
         reading.add_done_callback(lambda done: self._done(done, on_change))
 
     def _read(self) -> Access:
@@ -56,7 +74,13 @@ class UsersWatch:
         defaults = Limits(connections=limits.connections_per_user, queues=limits.queues_per_user)
         return Access(self._file.read(), self._config.vhosts, defaults, self._config.is_local_only)
 
-    def _done(self, reading: asyncio.Future[Access], on_change: Callable[[Access], frozenset[str]]) -> None:
+    def _changed(self) -> Change:
+        """Return what has changed. There may be many users: all of them are compared here, in a thread."""
+        access = self._read()
+        users = access.changed_users(self._current)
+        return Change(access, users, sorted(users)[:NAMES_MAX])
+
+    def _done(self, reading: asyncio.Future[Change], on_change: Callable[[Change], None]) -> None:
         self._is_reading = False
         if reading.cancelled():
             return
@@ -65,4 +89,7 @@ class UsersWatch:
                 raise error
             self._log.error("users not changed", reason=str(error))
             return
-        self._log.info("users changed", users=sorted(on_change(reading.result())))
+        change = reading.result()
+        self._current = change.access
+        on_change(change)
+        self._log.info("users changed", count=len(change.users), users=change.names)

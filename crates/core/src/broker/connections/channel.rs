@@ -114,8 +114,10 @@ pub(crate) struct Channel {
     pub held: std::collections::VecDeque<(DiskMarks, Vec<u8>)>,
     /// The message that waits for room in a queue.
     pub waiting: Option<Box<WaitingMessage>>,
-    /// Whether some of its deliveries have to be settled within a time.
-    pub is_timed: bool,
+    /// The shortest time within which some of its deliveries have to be settled.
+    pub timeout_ms_min: Option<u64>,
+    /// The first delivery that nobody has looked at, whether it was settled in its time: 0 when the next look begins anew.
+    pub next_looked_at: u64,
     /// Named readers that were cancelled before everything that they got was acknowledged.
     pub left_readers: Option<Box<LeftReaders>>,
     /// The route that the last message took.
@@ -145,7 +147,8 @@ impl Channel {
             unfinished_bytes: 0,
             held: std::collections::VecDeque::new(),
             waiting: None,
-            is_timed: false,
+            timeout_ms_min: None,
+            next_looked_at: 0,
             left_readers: None,
             memo: None,
         }
@@ -155,6 +158,11 @@ impl Channel {
     #[inline]
     pub fn handle(&self, slot: ChannelSlot) -> Handle<ChannelSlot> {
         Handle { id: slot, serial: self.serial }
+    }
+
+    /// Note that some deliveries have to be settled within a time, if there is one.
+    pub fn limit_time(&mut self, timeout_ms: Option<u64>) {
+        self.timeout_ms_min = self.timeout_ms_min.into_iter().chain(timeout_ms).min();
     }
 
     /// Confirm messages from now on.

@@ -14,7 +14,7 @@ use crate::broker::management::event::Event;
 const CLOSE_US_MAX: Micros = 10_000_000;
 /// Maximum number of exclusive queues that are removed at once with their connection, which takes about 2 ms; others
 /// follow in the next calls.
-const QUEUES_AT_ONCE: usize = 500;
+pub(crate) const QUEUES_AT_ONCE: usize = 500;
 /// The silence after which the memory of buffers is freed.
 const TRIM_AFTER_US: Micros = 2_000_000;
 
@@ -143,11 +143,12 @@ impl Broker {
     /// Remove the channels and the exclusive queues of a connection.
     pub(crate) fn empty_connection(&mut self, slot: ConnectionSlot) {
         let consumers = self.clients.take_consumers(slot);
+        let queues = std::mem::take(&mut self.clients[slot].exclusive_queues);
         self.remove_consumers(&consumers);
         for (_, channel) in std::mem::take(&mut self.clients[slot].channels) {
             self.remove_channel(channel);
         }
-        let mut queues = std::mem::take(&mut self.clients[slot].exclusive_queues).into_iter();
+        let mut queues = queues.into_iter();
         queues.by_ref().take(QUEUES_AT_ONCE).for_each(|queue| self.remove_queue(queue));
         queues.for_each(|queue| self.queues.abandon(queue));
     }
@@ -156,7 +157,10 @@ impl Broker {
     pub(crate) fn remove_abandoned(&mut self) {
         for _ in 0..QUEUES_AT_ONCE {
             let Some(queue) = self.queues.next_abandoned() else { return };
-            self.remove_queue(queue);
+            // An auto-delete queue may have a consumer again.
+            if self.queues[queue].consumers.is_empty() {
+                self.remove_queue(queue);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use crate::amqp::{AmqpError, RawTable, RawValue, ReplyCode};
 use crate::broker::Broker;
 use crate::broker::access::control::{Resource, Verb};
 use crate::broker::connections::channel::Channel;
+use crate::broker::connections::lifecycle::QUEUES_AT_ONCE;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::consumers::credit::Credit;
 use crate::broker::errors::error;
@@ -65,7 +66,7 @@ impl Broker {
             reader,
             is_waiting: false,
         });
-        self.clients[channel].is_timed |= timeout_ms.is_some();
+        self.clients[channel].limit_time(timeout_ms);
         let of = &mut self.queues[queue];
         of.consumers.push(consumer);
         of.has_exclusive_consumer = consume.exclusive;
@@ -122,8 +123,14 @@ impl Broker {
     pub(crate) fn remove_consumers(&mut self, slots: &[ConsumerSlot]) {
         let mut removed: Vec<_> = slots.iter().map(|slot| (self.clients[*slot].queue, *slot)).collect();
         removed.sort_unstable();
+        let mut unused = 0;
         for group in removed.chunk_by(|a, b| a.0 == b.0) {
-            self.remove_consumers_of(group[0].0, group);
+            let queue = group[0].0;
+            self.remove_consumers_of(queue, group);
+            if self.queues[queue].consumers.is_empty() && self.topology.is_auto_delete(queue) {
+                unused += 1;
+                if unused <= QUEUES_AT_ONCE { self.remove_queue(queue) } else { self.queues.abandon(queue) }
+            }
         }
     }
 
@@ -148,9 +155,6 @@ impl Broker {
         it.used = self.clock.now();
         if it.consumers.is_empty() {
             self.queues.set_timer(queue);
-            if self.topology.is_auto_delete(queue) {
-                self.remove_queue(queue);
-            }
         }
     }
 
@@ -196,7 +200,7 @@ impl Broker {
             return Err(error(ReplyCode::NotImplemented, "basic.get from a stream"));
         }
         refuse_unacknowledged(self.queues[queue].policy.address, get.no_ack)?;
-        self.clients[channel].is_timed |= self.queues[queue].policy.consumer_timeout_ms.is_some();
+        self.clients[channel].limit_time(self.queues[queue].policy.consumer_timeout_ms);
         self.queues[queue].used = self.clock.now();
         if self.queues[queue].held.are_too_many() {
             return self.reply(channel, BasicGetEmpty { cluster_id: "" }.into());

@@ -11,13 +11,18 @@ use crate::broker::clock::NEVER;
 use crate::broker::connections::delivery_frames::{GET_OK, delivery_numbers, put_method};
 use crate::broker::connections::output_buffer::CROWDED_BYTES;
 use crate::broker::consumers::unacknowledged::{CoarseTime, Delivery};
+use crate::broker::disk_waits::RETRY_US;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, MessageId};
 use crate::broker::queues::entries::QueueEntry;
+use crate::broker::queues::expiry::DROP_STEPS;
 use crate::broker::queues::letter::Reason;
 use crate::broker::topology::QueueId;
 
 /// The steps that it takes to find that a message has to come from the disk.
 const ASK_STEPS: u32 = 16;
+
+/// Maximum number of entries of a queue that are dropped at once because it is over its bounds.
+const DROPPED_AT_ONCE: usize = 256;
 
 impl Broker {
     /// Put a message of this size at the end of a queue, or deliver it to a consumer that waits. Takes one reference to the
@@ -44,13 +49,24 @@ impl Broker {
         false
     }
 
-    /// Drop the oldest entries of a queue that is over its bounds.
-    pub(crate) fn drop_head(&mut self, queue: QueueId) {
-        while self.queues[queue].is_over() {
-            let Some(entry) = self.queues.pop(queue, &self.messages) else { return };
+    /// Drop the oldest entries of a queue that is over its bounds: some of them, where there are many, and the others when
+    /// its timer runs out. Returns whether it could: an entry may have to wait for the disk.
+    pub(crate) fn drop_head(&mut self, queue: QueueId) -> bool {
+        for count in 0..DROPPED_AT_ONCE {
+            if !self.queues[queue].is_over() {
+                return true;
+            }
+            if !self.queues.fetch_next(queue, self.clock.now()) {
+                self.queues.put_off(queue, self.clock.now() + RETRY_US);
+                return false;
+            }
+            let Some(entry) = self.queues.pop(queue, &self.messages) else { return true };
+            self.turn.spend(if count > 0 { DROP_STEPS } else { 0 });
             self.metrics.dropped += 1;
             self.discard(queue, entry, Reason::MaxLength);
         }
+        self.queues.set_timer(queue);
+        true
     }
 
     /// The consumer whose turn it is. Consumers before it that cannot take anything now leave the ring.

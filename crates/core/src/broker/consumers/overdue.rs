@@ -12,13 +12,17 @@ use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot};
 
+/// Maximum number of deliveries of a channel that are looked at each time.
+const LOOKED_AT_ONCE: usize = 16_384;
+
 impl Broker {
     /// Refuse what a connection's channels have waited to publish for too long, and close the channels that have not settled a
     /// delivery in its time.
     pub(crate) fn close_overdue(&mut self, slot: ConnectionSlot) {
         let clients = &self.clients;
-        let may_be_late =
-            |(_, channel): &(u16, ChannelSlot)| clients[*channel].is_timed || clients[*channel].waiting.is_some();
+        let may_be_late = |(_, slot): &(u16, ChannelSlot)| {
+            clients[*slot].timeout_ms_min.is_some() || clients[*slot].waiting.is_some()
+        };
         let channels: SmallVec<[(u16, ChannelSlot); 1]> =
             clients[slot].channels.iter().copied().filter(may_be_late).collect();
         let mut is_any = false;
@@ -26,9 +30,9 @@ impl Broker {
             is_any |= self.refuse_waiting(slot, channel);
             // What a client has settled may not have been read: unless its channel is what the connection waits for.
             let is_read = self.clients[slot].wants_input() || self.clients[channel].waiting.is_some();
-            if self.clients[channel].is_timed
-                && is_read
-                && let Some(error) = self.overdue(channel)
+            if is_read
+                && let Some(timeout_ms_min) = self.clients[channel].timeout_ms_min
+                && let Some(error) = self.overdue(channel, timeout_ms_min)
             {
                 self.metrics.consumer_timeouts += 1;
                 self.refuse(slot, number, error);
@@ -40,13 +44,23 @@ impl Broker {
         }
     }
 
-    /// Why a channel is closed, if it has not settled a delivery in its time. Deliveries are in the order of their times.
-    fn overdue(&self, channel: ChannelSlot) -> Option<AmqpError> {
-        let it = &self.clients[channel];
+    /// Why a channel is closed, if it has not settled a delivery in its time. Of many old ones some are looked at each time.
+    /// Deliveries are in the order of their times.
+    fn overdue(&mut self, channel: ChannelSlot, timeout_ms_min: u64) -> Option<AmqpError> {
         let now = self.clock.now();
-        let mut aged = it.unacknowledged.iter().map(|delivery| (delivery, delivery.delivered.age(now) / 1000));
-        let timeout_ms =
-            aged.find_map(|(delivery, age_ms)| self.timeout_ms(delivery).filter(|timeout| age_ms > *timeout))?;
+        let (next, timeout_ms) = {
+            let it = &self.clients[channel];
+            let aged = it.unacknowledged.iter_from(it.next_looked_at);
+            let aged = aged.map(|delivery| (delivery, delivery.delivered.age(now) / 1000));
+            let mut old = aged.take_while(|(_, age_ms)| *age_ms > timeout_ms_min);
+            let mut looked_at = old.by_ref().take(LOOKED_AT_ONCE);
+            let overdue =
+                looked_at.find_map(|(delivery, age_ms)| self.timeout_ms(delivery).filter(|timeout| age_ms > *timeout));
+            (old.next().map_or(0, |(delivery, _)| delivery.tag), overdue)
+        };
+        self.clients[channel].next_looked_at = next;
+        let timeout_ms = timeout_ms?;
+        let it = &self.clients[channel];
         let reason = format!(
             "delivery acknowledgement on channel {} timed out. Timeout value used: {timeout_ms} ms. \
              This timeout value can be configured, see x-consumer-timeout",

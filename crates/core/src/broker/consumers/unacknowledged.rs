@@ -239,7 +239,15 @@ impl Unacknowledged {
         self.waiting
     }
 
+    /// Every delivery that waits with this tag or a greater one.
+    pub fn iter_from(&self, tag: u64) -> impl Iterator<Item = &Delivery> {
+        let first = self.chunks.partition_point(|chunk| chunk.first_tag() <= tag).saturating_sub(1);
+        let found = self.chunks.range(first..).flat_map(|chunk| &chunk.deliveries);
+        found.filter(move |(of, _)| *of >= tag).filter_map(|(_, delivery)| delivery.as_ref())
+    }
+
     /// Every delivery that waits.
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = &Delivery> {
         self.chunks.iter().flat_map(|chunk| &chunk.deliveries).filter_map(|(_, delivery)| delivery.as_ref())
     }

@@ -131,7 +131,9 @@ impl Broker {
         let queue_ids = self.recover_definitions(definitions, &mut report)?;
         self.recover_messages(&messages, queues, &queue_ids);
         // What was dropped may be back, because its dead letter was not on disk yet.
-        queue_ids.values().for_each(|queue| self.drop_head(*queue));
+        for queue in queue_ids.values() {
+            self.drop_head(*queue);
+        }
         report.damage.append(&mut self.durability.take_damage());
         let is_whole = report.damage.is_empty() && report.skipped.is_empty();
         if had_records && is_whole && self.durability.durable().is_some_and(|durable| durable.lost_count() == 0) {
@@ -206,7 +208,9 @@ impl Broker {
     /// Drop what bounded queues have too much of, because deliveries that were not acknowledged came back to them.
     fn drop_overflow(&mut self) {
         let over: Vec<QueueId> = self.queues.iter().filter(|(_, queue)| queue.is_over()).map(|(id, _)| id).collect();
-        over.into_iter().for_each(|queue| self.drop_head(queue));
+        for queue in over {
+            self.drop_head(queue);
+        }
     }
 
     /// Put messages back into their queues. Their bytes stay in the journal.

@@ -140,6 +140,12 @@ impl Broker {
         }
     }
 
+    /// The numbers of connections, channels and consumers.
+    #[must_use]
+    pub fn client_counts(&self) -> (usize, usize, usize) {
+        self.clients.counts()
+    }
+
     /// The name of the method that was carried out last, as in `queue.bind`; empty before the first.
     #[must_use]
     pub fn last_method(&self) -> &'static str {
@@ -159,38 +165,40 @@ impl Broker {
         &self.topology
     }
 
-    /// All connections, in no particular order.
-    pub fn connections(&self) -> impl Iterator<Item = ConnectionOverview> {
-        self.clients.connections().map(|(slot, connection)| {
-            let principal = self.permissions.principal(connection.principal);
-            let unacknowledged = |(_, channel): &(u16, ChannelSlot)| self.clients[*channel].unacknowledged.len();
-            ConnectionOverview {
-                id: self.clients.id(slot),
-                user: principal.user.to_string(),
-                vhost: principal.vhost.to_string(),
-                peer: connection.about.peer.to_string(),
-                client_name: connection.about.client_name.to_string(),
-                identity: connection.about.identity.to_string(),
-                since: connection.about.since,
-                state: match connection.state {
-                    ConnectionState::Open if connection.is_blocked => "blocked",
-                    ConnectionState::Open => "running",
-                    ConnectionState::Closing(_) | ConnectionState::Ended(_) => "closing",
-                },
-                channels: connection.channels.len(),
-                unacknowledged: connection.channels.iter().map(unacknowledged).sum(),
-                bytes_in: connection.bytes_in,
-                bytes_out: connection.bytes_out,
-                bytes_waiting: connection.out.len(),
+    /// All connections, in no particular order; an overview is made when it is called for.
+    pub fn connections(&self) -> impl Iterator<Item = impl FnOnce() -> ConnectionOverview> {
+        self.clients.connections().map(move |(slot, connection)| {
+            move || {
+                let principal = self.permissions.principal(connection.principal);
+                let unacknowledged = |(_, channel): &(u16, ChannelSlot)| self.clients[*channel].unacknowledged.len();
+                ConnectionOverview {
+                    id: self.clients.id(slot),
+                    user: principal.user.to_string(),
+                    vhost: principal.vhost.to_string(),
+                    peer: connection.about.peer.to_string(),
+                    client_name: connection.about.client_name.to_string(),
+                    identity: connection.about.identity.to_string(),
+                    since: connection.about.since,
+                    state: match connection.state {
+                        ConnectionState::Open if connection.is_blocked => "blocked",
+                        ConnectionState::Open => "running",
+                        ConnectionState::Closing(_) | ConnectionState::Ended(_) => "closing",
+                    },
+                    channels: connection.channels.len(),
+                    unacknowledged: connection.channels.iter().map(unacknowledged).sum(),
+                    bytes_in: connection.bytes_in,
+                    bytes_out: connection.bytes_out,
+                    bytes_waiting: connection.out.len(),
+                }
             }
         })
     }
 
-    /// All queues, in no particular order.
-    pub fn queues(&self) -> impl Iterator<Item = QueueOverview> {
-        self.queues.iter().filter_map(|(id, queue)| {
+    /// All queues, in no particular order; an overview is made when it is called for.
+    pub fn queues(&self) -> impl Iterator<Item = impl FnOnce() -> QueueOverview> {
+        self.queues.iter().filter_map(move |(id, queue)| {
             let QueueInfo { vhost, name, settings, owner, .. } = self.topology.queue_info(id)?;
-            Some(QueueOverview {
+            Some(move || QueueOverview {
                 vhost: self.name_of(vhost),
                 name: name.to_owned(),
                 kind: queue.policy.kind,
@@ -215,11 +223,11 @@ impl Broker {
         })
     }
 
-    /// All consumers, in no particular order.
-    pub fn consumers(&self) -> impl Iterator<Item = ConsumerOverview> {
-        self.clients.consumers().filter_map(|(_, consumer)| {
+    /// All consumers, in no particular order; an overview is made when it is called for.
+    pub fn consumers(&self) -> impl Iterator<Item = impl FnOnce() -> ConsumerOverview> {
+        self.clients.consumers().filter_map(move |(_, consumer)| {
             let info = self.topology.queue_info(consumer.queue)?;
-            Some(ConsumerOverview {
+            Some(move || ConsumerOverview {
                 connection: self.clients.id(consumer.connection),
                 channel: self.clients[consumer.channel].number,
                 tag: String::from_utf8_lossy(consumer.name()).into_owned(),

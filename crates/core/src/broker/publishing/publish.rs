@@ -467,7 +467,7 @@ impl Broker {
     }
 
     /// Whether one of these queues is durable, and its definition waits for room: what is in it would not survive.
-    pub(super) fn awaits_definition(&self, queues: &[QueueId]) -> bool {
+    pub(crate) fn awaits_definition(&self, queues: &[QueueId]) -> bool {
         let is_waiting = |queue: &QueueId| {
             self.queues[*queue].durable_id.is_none()
                 && self

@@ -18,7 +18,7 @@ impl Broker {
     /// Drop the message that waits with a channel, which is gone: nobody was told that it is safe.
     pub(crate) fn drop_waiting(&mut self, slot: ChannelSlot) {
         if let Some(message) = self.clients[slot].waiting.take() {
-            self.waiting_senders.remove(message.queue, slot);
+            self.waiting_senders.remove(message.queue, message.ticket);
         }
     }
 
@@ -44,8 +44,8 @@ impl Broker {
         let queue = it.handle(queue);
         let channel = &mut self.clients[slot];
         let since = self.clock.now();
-        channel.waiting = Some(Box::new(WaitingMessage { queue, joined, flags, since }));
-        self.waiting_senders.push(queue, channel.handle(slot));
+        let ticket = self.waiting_senders.push(queue, channel.handle(slot));
+        channel.waiting = Some(Box::new(WaitingMessage { queue, ticket, joined, flags, since }));
         self.backpressure.count_unfinished(&mut self.clients[slot]);
         self.metrics.senders_waited += 1;
         Ok(())

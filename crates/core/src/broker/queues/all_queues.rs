@@ -335,7 +335,7 @@ impl Queues {
         &mut self.timers
     }
 
-    /// Remove this queue later, because its connection is gone.
+    /// Remove this queue later, because its connection or its last consumer is gone.
     pub fn abandon(&mut self, id: QueueId) {
         if let Some(queue) = self.queues.get(id) {
             self.abandoned.push(queue.handle(id));

@@ -279,6 +279,10 @@ impl Broker {
         is_persistent: bool,
         routed: &mut Vec<QueueId>,
     ) -> Result<Sent, AppendError> {
+        if is_persistent && self.awaits_definition(routed) {
+            // Before it is in any stream: it comes again.
+            return Err(AppendError::Busy);
+        }
         let mut marks = DiskMarks::new();
         if !self.streams.is_empty() {
             let mut room = Vec::new();

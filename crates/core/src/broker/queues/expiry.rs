@@ -13,7 +13,7 @@ use crate::broker::queues::letter::Reason;
 use crate::broker::topology::QueueId;
 
 /// The cost of dropping an entry, in steps of a turn.
-const DROP_STEPS: u32 = 4;
+pub(crate) const DROP_STEPS: u32 = 4;
 /// The cost of removing a queue, in steps of a turn.
 const REMOVE_STEPS: u32 = 40;
 /// The time after which a queue is visited again that can make no dead letters now, in microseconds.
@@ -75,7 +75,7 @@ impl Broker {
             self.turn.spend(REMOVE_STEPS);
             return self.remove_queue(queue);
         }
-        if may_deliver {
+        if may_deliver && self.drop_head(queue) {
             self.queues.set_timer(queue);
         }
         // Consumers may have waited for what stands behind.

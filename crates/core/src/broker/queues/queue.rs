@@ -197,9 +197,13 @@ impl Queue {
         self.expiring > 0
     }
 
-    /// The time at which the first entry expires, or the queue itself because nobody uses it.
+    /// The time at which the first entry expires, or the queue itself because nobody uses it; at once where it is over its
+    /// bounds.
     #[inline]
     pub fn deadline(&self) -> Micros {
+        if self.policy.is_bounded() && self.is_over() {
+            return 0;
+        }
         self.front().map_or(NEVER, |front| front.expires).min(self.unused_until())
     }
 

@@ -5,6 +5,8 @@
 //! a reader may get again what it acknowledged within that time, and never misses anything. What may have been delivered
 //! before is marked as redelivered: up to the last number that was delivered, or after a crash up to the end of the stream.
 
+use hashbrown::HashMap;
+
 use crate::amqp::method::BasicConsume;
 use crate::amqp::{AmqpError, ReplyCode};
 use crate::journal::Sequence;
@@ -229,17 +231,11 @@ impl Broker {
             lag: end.0.saturating_sub(next.0),
             is_reading,
         };
-        let mut readers: Vec<_> = stream
-            .offsets
-            .iter()
-            .filter_map(|(name, offset)| Some(of(name, offset.recorded?.next, offset.is_read)))
-            .collect();
-        for consumer in self.queues[queue].consumers.iter().filter_map(|slot| self.clients.consumer_in(*slot)) {
-            if let Some((name, next)) = self.next_of(consumer) {
-                readers.retain(|reader| *reader.name != *name);
-                readers.push(of(&name, next, true));
-            }
-        }
+        let consumers = self.queues[queue].consumers.iter().filter_map(|slot| self.clients.consumer_in(*slot));
+        let reading: HashMap<_, _> = consumers.filter_map(|consumer| self.next_of(consumer)).collect();
+        let recorded = stream.offsets.iter().filter(|(name, _)| !reading.contains_key(*name));
+        let recorded = recorded.filter_map(|(name, offset)| Some(of(name, offset.recorded?.next, offset.is_read)));
+        let mut readers: Vec<_> = recorded.chain(reading.iter().map(|(name, next)| of(name, *next, true))).collect();
         readers.sort_by(|a, b| a.name.cmp(&b.name));
         readers
     }

@@ -246,7 +246,7 @@ fn a_client_that_asks_for_more_than_it_reads_waits() {
     (0..count).for_each(|_| BasicGet { queue: "work", no_ack: true, ..Default::default() }.encode(1, &mut gets));
     world.broker.receive(id, &gets, 0);
     assert!(!world.broker.wants_input(id));
-    assert!(world.broker.connections().next().expect("one").bytes_waiting < 100_000);
+    assert!(world.broker.connections().next().expect("one")().bytes_waiting < 100_000);
     assert_eq!(bodies(&world.seen(id)).len(), count);
     assert!(world.broker.wants_input(id));
 }

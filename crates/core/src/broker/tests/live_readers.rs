@@ -178,8 +178,12 @@ fn the_stream_that_keeps_the_most_falls_back_and_the_others_stay_live() {
         world.broker.receive(ids[0], &published("", "small", &PropertyFields::default(), &[7; 50_000]), 0);
     }
     assert_eq!(world.broker.live_reader_count(), 1);
-    let fallbacks: Vec<_> =
-        world.broker.consumers().map(|it| (it.queue, it.progress.expect("a reader").fallbacks)).collect();
+    let fallbacks: Vec<_> = world
+        .broker
+        .consumers()
+        .map(|overview| overview())
+        .map(|it| (it.queue, it.progress.expect("a reader").fallbacks))
+        .collect();
     assert!(
         fallbacks.contains(&("log".to_owned(), 1)) && fallbacks.contains(&("small".to_owned(), 0)),
         "{fallbacks:?}"

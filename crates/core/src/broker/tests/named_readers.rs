@@ -20,7 +20,7 @@ fn named(name: &str, start: &str) -> [(&'static str, FieldValue); 2] {
 }
 
 fn readers(world: &TestBroker) -> Vec<ReaderOverview> {
-    world.broker.queues().find(|queue| queue.name == "log").expect("a stream").readers
+    world.broker.queues().map(|overview| overview()).find(|queue| queue.name == "log").expect("a stream").readers
 }
 
 /// A stream, one named reader of it, and what the reader must get and must not.

@@ -481,7 +481,7 @@ fn a_reader_without_acknowledgement_has_the_credit_of_its_socket_and_holds_up_no
     }
     let everything: Vec<i64> = (1..=5_000).collect();
     assert_eq!(seen, everything, "the slow one holds nobody up");
-    let waiting: Vec<usize> = world.broker.connections().map(|connection| connection.bytes_waiting).collect();
+    let waiting: Vec<usize> = world.broker.connections().map(|overview| overview().bytes_waiting).collect();
     let most = waiting.iter().max().copied().unwrap_or(0);
     assert!((OUTPUT_BYTES_MAX..OUTPUT_BYTES_MAX + 1_000).contains(&most), "{waiting:?}");
     let mut pieces = Vec::new();
@@ -496,7 +496,15 @@ fn a_reader_without_acknowledgement_has_the_credit_of_its_socket_and_holds_up_no
         }
     }
     assert_eq!(pieces, everything, "it gets everything when it reads");
-    assert_eq!(world.broker.queues().find(|queue| queue.name == "log").map(|queue| queue.unacknowledged), Some(0));
+    assert_eq!(
+        world
+            .broker
+            .queues()
+            .map(|overview| overview())
+            .find(|queue| queue.name == "log")
+            .map(|queue| queue.unacknowledged),
+        Some(0)
+    );
 }
 
 /// A stream that keeps nothing.
@@ -631,7 +639,8 @@ fn several_queries_of_a_reader_give_one_copy_live_and_in_replay() {
         let headers = table(&[("price", FieldValue::I32(price))]);
         let properties = PropertyFields { headers: Some(headers), ..Default::default() };
         world.broker.receive(id, &published("amq.fanout", "", &properties, b"x"), 0);
-        let queue = world.broker.queues().find(|queue| queue.name == "bound").expect("there");
+        let queue =
+            world.broker.queues().map(|overview| overview()).find(|queue| queue.name == "bound").expect("there");
         assert_eq!(queue.ready, expected, "{price}");
         world.ask(id, 1, crate::amqp::method::QueuePurge { queue: "bound", ..Default::default() });
     }

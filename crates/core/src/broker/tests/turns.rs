@@ -1,8 +1,8 @@
 //! A connection that asks for much at once: others have their turn in between.
 
-use super::client::{TestBroker, names, published};
-use crate::amqp::PropertyFields;
-use crate::amqp::method::{ExchangeDeclare, QueueBind, QueueDeclare};
+use super::client::{TestBroker, closed, names, published, table};
+use crate::amqp::method::{BasicConsume, ExchangeDeclare, QueueBind, QueueDeclare};
+use crate::amqp::{FieldValue, PropertyFields};
 use crate::broker::{BrokerOptions, ConnectionId};
 use crate::testing::or_few;
 
@@ -20,8 +20,7 @@ fn binds(queue: &str, count: usize) -> Vec<u8> {
 /// How many bindings lead to the queue `name`.
 fn bound(world: &TestBroker, name: &str) -> usize {
     let topology = world.broker.topology();
-    let vhost = topology.vhost("/").expect("the vhost of tests");
-    topology.bindings(vhost).filter(|binding| binding.target == crate::broker::topology::Target::Queue(name)).count()
+    topology.bindings().filter(|(_, binding)| binding.target == crate::broker::topology::Target::Queue(name)).count()
 }
 
 fn has_more(world: &TestBroker, id: ConnectionId) -> bool {
@@ -166,4 +165,90 @@ fn when_a_round_is_used_up_turns_are_short_until_the_next() {
     assert!(done[5] < 10, "{done:?}");
     world.broker.work(0);
     assert!(names.iter().map(|name| bound(&world, name)).sum::<usize>() > done.iter().sum::<usize>() + 300);
+}
+
+/// Let the broker go on until nothing is put off. Returns the most that `count` has moved in one call.
+fn go_on(world: &mut TestBroker, count: impl Fn(&TestBroker) -> u64) -> u64 {
+    let (mut before, mut most) = (count(world), 0);
+    while world.broker.has_work() {
+        world.broker.work(world.now);
+        let now = count(world);
+        most = most.max(now.abs_diff(before));
+        before = now;
+    }
+    most
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_large_message_pushes_many_small_ones_out_a_few_at_a_time() {
+    let mut world = TestBroker::default();
+    let id = world.connect();
+    let arguments = table(&[("x-max-length-bytes", FieldValue::I32(200_000))]);
+    world.ask(id, 1, QueueDeclare { queue: "ring", arguments, ..Default::default() });
+    (0..5_000).for_each(|number: u32| world.publish(id, "", "ring", format!("{number:020}").as_bytes()));
+    assert_eq!(world.broker.metrics().dropped, 0);
+    world.publish(id, "", "ring", &[b'x'; 199_900]);
+    let dropped = |world: &TestBroker| world.broker.metrics().dropped;
+    assert!((1..=1_000).contains(&dropped(&world)), "{} in one call", dropped(&world));
+    assert!(go_on(&mut world, dropped) <= 4_000);
+    assert_eq!(dropped(&world) + world.broker.metrics().messages, 5_001);
+    assert!(world.broker.metrics().messages < 10);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn the_auto_delete_queues_of_a_connection_that_goes_are_removed_some_at_a_time() {
+    for exclusive in [false, true] {
+        let mut world = TestBroker::default();
+        let id = world.connect();
+        for number in 0..3_000 {
+            let queue = &*Box::leak(format!("auto{number}").into_boxed_str());
+            let declare = QueueDeclare { queue, exclusive, auto_delete: true, no_wait: true, ..Default::default() };
+            world.send(id, 1, declare);
+            world.send(id, 1, BasicConsume { queue, no_wait: true, ..Default::default() });
+        }
+        let queues = |world: &TestBroker| world.broker.topology().counts().1 as u64;
+        go_on(&mut world, queues);
+        assert_eq!(queues(&world), 3_000);
+        world.broker.disconnect(id, 0);
+        assert!(queues(&world) >= 1_500, "{} are left", queues(&world));
+        if !exclusive {
+            // One that is used again stays.
+            let other = world.connect();
+            let queue = world.broker.queues().next().expect("a queue")().name;
+            let queue = &*Box::leak(queue.into_boxed_str());
+            world.send(other, 1, BasicConsume { queue, no_wait: true, ..Default::default() });
+            assert!(go_on(&mut world, queues) <= 1_000);
+            assert_eq!(queues(&world), 1);
+            continue;
+        }
+        assert!(go_on(&mut world, queues) <= 1_000);
+        assert_eq!(queues(&world), 0);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_delivery_that_is_overdue_is_found_behind_many_that_have_time() {
+    let mut world = TestBroker::default();
+    let id = world.connect();
+    world.declare(id, "many");
+    world.declare(id, "one");
+    (0..40_000).for_each(|_| world.publish(id, "", "many", b""));
+    world.publish(id, "", "one", b"");
+    world.consume(id, "many", "patient", false);
+    go_on(&mut world, |_| 0);
+    world.seen(id);
+    let arguments = table(&[("x-consumer-timeout", FieldValue::I32(1_000))]);
+    world.ask(id, 1, BasicConsume { queue: "one", arguments, ..Default::default() });
+    let mut looks = 0;
+    while world.broker.metrics().consumer_timeouts == 0 {
+        looks += 1;
+        assert!(looks < 100, "it is never found");
+        world.now += 500_000;
+        world.broker.tick(world.now, super::client::EPOCH_US + world.now as i64);
+        go_on(&mut world, |_| 0);
+    }
+    assert_eq!(closed(&world.seen(id)).map(|(_, code, _)| code), Some(406));
 }

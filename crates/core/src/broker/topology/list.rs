@@ -2,7 +2,7 @@
 
 use crate::amqp::{AmqpError, RawTable};
 
-use super::binding::Target;
+use super::binding::{Binding, Target};
 use super::exchange::Exchange;
 use super::settings::{ExchangeSettings, QueueSettings};
 use super::{BindingId, Destination, ExchangeId, Owner, QueueId, Topology, VhostId};
@@ -57,11 +57,6 @@ impl Topology {
         self.exchange(vhost, name).ok().map(|id| info(&self.exchanges[id]))
     }
 
-    /// The exchanges of a vhost, without the default one. Cost: linear in those of all vhosts.
-    pub fn exchanges(&self, vhost: VhostId) -> impl Iterator<Item = ExchangeInfo<'_>> {
-        self.exchange_ids(vhost).map(|id| info(&self.exchanges[id]))
-    }
-
     /// A queue.
     #[must_use]
     pub fn queue_info(&self, id: QueueId) -> Option<QueueInfo<'_>> {
@@ -87,12 +82,18 @@ impl Topology {
         self.queue_ids(vhost).filter_map(|id| self.queue_info(id))
     }
 
-    /// The bindings of a vhost, without those of the default exchange, which has one for each queue, under its name. Cost:
-    /// linear in those of all vhosts.
-    pub fn bindings(&self, vhost: VhostId) -> impl Iterator<Item = BindingInfo<'_>> {
-        let is_in = move |number: BindingId| self.exchanges[self.bindings[number].source].vhost == vhost;
-        let is_here = move |number: &BindingId| is_in(*number) && self.is_live(*number);
-        self.bindings.iter().map(|(number, _)| number).filter(is_here).map(|number| self.binding_info(number))
+    /// All exchanges without the default ones, each with the name of its vhost.
+    pub fn exchanges(&self) -> impl Iterator<Item = (&str, ExchangeInfo<'_>)> {
+        let live = self.exchanges.iter().filter(|(_, exchange)| !exchange.is_gone);
+        live.map(|(_, exchange)| (self.vhost_name(exchange.vhost), info(exchange)))
+    }
+
+    /// All bindings, each with the name of its vhost, without those of the default exchanges, which have one for each queue,
+    /// under its name.
+    pub fn bindings(&self) -> impl Iterator<Item = (&str, BindingInfo<'_>)> {
+        let live = self.bindings.iter().filter(|(number, _)| self.is_live(*number));
+        let vhost_of = |binding: &Binding| self.vhost_name(self.exchanges[binding.source].vhost);
+        live.map(move |(number, binding)| (vhost_of(binding), self.binding_info(number)))
     }
 
     /// The bindings that lead to a queue.

@@ -14,16 +14,28 @@ pub struct Replaced {
     pub bindings: usize,
     /// Keys of queries that cannot be bound, each once, and why: their bindings keep the query that they had.
     pub refused: Vec<(String, AmqpError)>,
+    /// Whether more bindings have to follow: call it again, without the refused queries.
+    pub has_more: bool,
 }
 
+/// Maximum number of conditions that are replaced in one call.
+pub(super) const REPLACED_AT_ONCE: usize = 200;
+
 impl Topology {
-    /// Give all bindings that name one of `queries` by its key its new text. Bindings whose query was removed from the store
-    /// keep its last text.
+    /// Give bindings that name one of `queries` by its key its new text: some of them, where there are many. Bindings whose
+    /// query was removed from the store keep its last text.
     ///
     /// Cost: a check of every condition with a stored query, and for each that changes a removal and an addition.
     pub fn replace_stored(&mut self, queries: &HashMap<String, StoredQuery>) -> Replaced {
         let mut replaced = Replaced::default();
-        for (exchange, number, key) in self.conditions_of(queries) {
+        for (count, (exchange, number, key)) in
+            self.conditions_of(queries, REPLACED_AT_ONCE + 1).into_iter().enumerate()
+        {
+            // A condition may have many bindings, which change together.
+            if count == REPLACED_AT_ONCE || replaced.bindings >= REPLACED_AT_ONCE {
+                replaced.has_more = true;
+                break;
+            }
             let stored = &queries[&key];
             match self.replace_query(exchange, number, stored) {
                 Ok(()) => replaced.bindings += self.record_stored(exchange, number),
@@ -73,8 +85,12 @@ impl Topology {
         keys.collect::<HashSet<_>>().into_iter().collect()
     }
 
-    /// The conditions whose text differs from that in `queries`, with the key that each names.
-    fn conditions_of(&self, queries: &HashMap<String, StoredQuery>) -> Vec<(ExchangeId, ConditionId, String)> {
+    /// The first conditions whose text differs from that in `queries`, with the key that each names.
+    fn conditions_of(
+        &self,
+        queries: &HashMap<String, StoredQuery>,
+        count_max: usize,
+    ) -> Vec<(ExchangeId, ConditionId, String)> {
         let mut conditions = Vec::new();
         for (exchange, entry) in self.exchanges.iter().filter(|(_, exchange)| !exchange.is_gone) {
             for (number, condition) in entry.conditions.iter() {
@@ -82,6 +98,9 @@ impl Topology {
                 let Ok(Some(key)) = filter::stored_key(RawTable::new(&condition.arguments)) else { continue };
                 if queries.get(key).is_some_and(|now| now != stored) {
                     conditions.push((exchange, number, key.to_owned()));
+                    if conditions.len() == count_max {
+                        return conditions;
+                    }
                 }
             }
         }
@@ -195,6 +214,37 @@ mod tests {
                 assert_eq!(world.topology.replace_stored(&queries(&[("a", text)])).bindings, 0, "it says so already");
             }
         }
+    }
+
+    #[test]
+    fn many_bindings_follow_their_query_some_at_a_time() {
+        let keys = vec!["a"; 2 * REPLACED_AT_ONCE + 50];
+        let mut world = StoredWorld::new("amq.fanout", &keys, &queries(&[("a", "n = 1")]));
+        // Bindings with the same condition change together, so that these have conditions of their own.
+        for (number, queue) in world.queues.clone().into_iter().enumerate() {
+            let arguments = table(&[("x-query-key", "a")]);
+            let (key, name) = (number.to_string(), format!("q{number}"));
+            let bind = Bind {
+                source: "amq.topic",
+                target: Target::Queue(&name),
+                key: &key,
+                arguments: RawTable::new(&arguments),
+            };
+            world.topology.bind(world.vhost, &bind, ME, &mut |_| Ok(selector("n = 1"))).expect("bound");
+            assert!(world.topology.queue_info(queue).is_some());
+        }
+        let changed = queries(&[("a", "n = 2")]);
+        let mut calls = Vec::new();
+        loop {
+            let replaced = world.topology.replace_stored(&changed);
+            calls.push(replaced.bindings);
+            if !replaced.has_more {
+                break;
+            }
+        }
+        assert!(calls.len() >= 3, "{calls:?}");
+        assert_eq!(calls.iter().sum::<usize>(), 2 * keys.len());
+        assert_eq!(world.route("amq.fanout", 2).len(), keys.len());
     }
 
     #[test]
