@@ -20,7 +20,7 @@ use crate::journal::reader::{LogReader, Start};
 use crate::journal::reader_files::FileCount;
 use crate::journal::recovery::recover::{LogRecovery, recover};
 use crate::journal::statistics::Statistics;
-use crate::journal::writing::appending::Appending;
+use crate::journal::writing::appending::{Appending, RecordBody};
 use crate::journal::writing::committer::{CommitQueue, Committer};
 use crate::journal::writing::shared::{SharedLog, lock};
 
@@ -78,8 +78,23 @@ impl Log {
     /// # Panics
     /// When `head` is longer than [`HEAD_BYTES_MAX`].
     pub fn append(&self, kind: u8, time_us: i64, head: &[u8], body: &[&[u8]]) -> Result<Appended, AppendError> {
+        self.append_record((kind, time_us, head), RecordBody::Parts(body))
+    }
+
+    /// Appends a record whose body others may have, too: then it is not copied here, but by the committer when it writes.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    ///
+    /// # Panics
+    /// As [`Log::append`].
+    pub(crate) fn append_record(
+        &self,
+        (kind, time_us, head): (u8, i64, &[u8]),
+        body: RecordBody<'_>,
+    ) -> Result<Appended, AppendError> {
         assert!(head.len() <= HEAD_BYTES_MAX, "a head of {} bytes", head.len());
-        let size_bytes = HEADER_BYTES + head.len() + body.iter().map(|part| part.len()).sum::<usize>();
+        let size_bytes = HEADER_BYTES + head.len() + body.size_bytes();
         let max_bytes = self.record_bytes_max();
         if size_bytes > max_bytes {
             return Err(AppendError::TooLarge { size_bytes, max_bytes });
@@ -95,12 +110,11 @@ impl Log {
         let location = appending.locate(size_bytes as u32, head.len(), &self.0.options);
         let sequence = appending.next;
         appending.next = sequence.next();
-        let bytes = &mut appending.batch.runs.last_mut().expect("locate begins one").bytes;
-        encode(bytes, size_bytes as u32, sequence, time_us, kind, head);
-        for part in body {
-            bytes.extend_from_slice(part);
-        }
+        let run = appending.batch.runs.last_mut().expect("locate begins one");
+        encode(&mut run.bytes, size_bytes as u32, sequence, time_us, kind, head);
+        run.put_body(body);
         self.0.pending_bytes.fetch_add(size_bytes, Ordering::Relaxed);
+        self.0.pending_memory_bytes.fetch_add(size_bytes - body.elsewhere_bytes(), Ordering::Relaxed);
         self.queue(appending);
         Ok(Appended { sequence, location })
     }
@@ -260,6 +274,12 @@ impl Log {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.0.counters.read()
+    }
+
+    /// The memory of the records that wait to be written. What others have too counts once among all of them.
+    #[must_use]
+    pub fn pending_memory_bytes(&self) -> usize {
+        self.0.pending_memory_bytes.load(Ordering::Relaxed)
     }
 
     /// The bytes that wait to be written.

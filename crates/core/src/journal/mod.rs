@@ -47,4 +47,5 @@ pub use reader_files::FileCount;
 pub use recovery::completeness::accept_losses;
 pub use recovery::recover::LogRecovery;
 pub use statistics::Statistics;
+pub(crate) use writing::appending::RecordBody;
 pub use writing::committer::{Commit, Committer};

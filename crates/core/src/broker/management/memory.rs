@@ -37,7 +37,7 @@ pub struct MemoryUse {
     /// Queues without their entries, exchanges, bindings and their queries.
     pub definitions: u64,
     /// Records of the journal: the places of live ones, those that wait to be written, and the index of the current segment;
-    /// records of streams that live readers have yet to get, and what other readers have read from the disk.
+    /// records of streams that wait to be written, or that live readers have yet to get, and what other readers have read from the disk.
     pub journal: u64,
     /// The memory of the process that nothing counts, above the tolerated amount: see [`Broker::note_process_memory`].
     pub uncounted: u64,
@@ -106,7 +106,7 @@ impl Broker {
                 + (channels * size_of::<Channel>() + consumers * size_of::<Consumer>()) as u64,
             definitions: (self.queues.len() * size_of::<Queue>()) as u64 + self.topology.memory_bytes(),
             journal: self.durability.memory_bytes()
-                + self.streams.tail_bytes() as u64
+                + (self.streams.tail_bytes() + self.streams.pending_memory_bytes()) as u64
                 + self.durability.block_bytes()
                 + self.durability.index_memory_bytes().min(self.options.memory_bytes_max / INDEX_PART),
             uncounted: self.backpressure.uncounted_bytes,

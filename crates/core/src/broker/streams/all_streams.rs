@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use crate::journal::{self, AppendError, Log, Sequence};
+use crate::journal::{self, AppendError, Log, RecordBody, Sequence};
 
 use crate::broker::ids::{ConsumerSlot, Handle, LogId};
 use crate::broker::publishing::confirms::DiskMark;
@@ -40,6 +40,8 @@ pub(crate) struct Streams {
     pending: Vec<LogId>,
     /// The bytes that `pending` have to write, or more: they are counted again when the disk has taken some.
     pending_bytes: usize,
+    /// Their memory.
+    pending_memory_bytes: usize,
     /// Whether more waits than the disk takes.
     is_congested: bool,
     /// Whether one of `pending` has no room on its disk.
@@ -190,12 +192,18 @@ impl Streams {
     ///
     /// # Errors
     /// There is no room, or nothing is written any more.
-    pub(super) fn append(&mut self, id: LogId, wall_us: i64, body: &[&[u8]]) -> Result<Option<Numbered>, AppendError> {
+    pub(super) fn append(
+        &mut self,
+        id: LogId,
+        wall_us: i64,
+        record: RecordBody<'_>,
+    ) -> Result<Option<Numbered>, AppendError> {
         let Some(stream) = self.logs.get_mut(&id) else { return Ok(None) };
         let numbered = match &mut stream.numbers {
             None => {
-                let appended = stream.log.append(stream_record::MESSAGE, wall_us, &[], body)?;
-                self.pending_bytes += body.iter().map(|part| part.len()).sum::<usize>();
+                let appended = stream.log.append_record((stream_record::MESSAGE, wall_us, &[]), record)?;
+                self.pending_bytes += record.size_bytes();
+                self.pending_memory_bytes += record.size_bytes() - record.elsewhere_bytes();
                 Numbered { sequence: appended.sequence, is_safe: false }
             }
             Some(numbers) => {
@@ -212,17 +220,23 @@ impl Streams {
 
     /// Look again at all logs that had something to write, since the disk may have taken it, or may have no room.
     pub(super) fn review_pending(&mut self) {
-        let Self { logs, pending, pending_bytes, is_full, .. } = self;
-        (*pending_bytes, *is_full) = (0, false);
+        let Self { logs, pending, pending_bytes, pending_memory_bytes, is_full, .. } = self;
+        (*pending_bytes, *pending_memory_bytes, *is_full) = (0, 0, false);
         pending.retain(|id| {
             let Some(stream) = logs.get_mut(id) else { return false };
             let bytes = stream.log.pending_bytes();
             *pending_bytes += bytes;
+            *pending_memory_bytes += stream.log.pending_memory_bytes();
             *is_full |= bytes > 0 && stream.log.is_full();
             stream.is_pending = bytes > 0;
             stream.is_pending
         });
         self.is_congested &= self.pending_bytes > CONGESTED_BYTES / 2;
+    }
+
+    /// The memory of the records that wait to be written.
+    pub fn pending_memory_bytes(&self) -> usize {
+        self.pending_memory_bytes
     }
 
     /// Whether publishers have to wait for a log.

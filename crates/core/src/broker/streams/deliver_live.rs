@@ -5,18 +5,21 @@
 //! returns when it has read everything again; nobody else notices. All of them fall back when they are too slow together for
 //! the memory, or when a message takes too long to be matched: then each reads it alone.
 
-use crate::journal::Sequence;
+use std::sync::Arc;
+
+use crate::journal::{RecordBody, Sequence};
 
 use crate::broker::Broker;
 use crate::broker::connections::turn::STEP_NS;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::ids::ConsumerSlot;
 use crate::broker::parts::Parts;
+use crate::broker::queues::message_bytes::SharedBody;
 use crate::broker::streams::live_readers::LiveReaders;
 use crate::broker::streams::reading::annotated;
 use crate::broker::streams::stream::Stream;
 use crate::broker::streams::stream_record::StreamRecord;
-use crate::broker::streams::tail::Tail;
+use crate::broker::streams::tail::{Front, Tail};
 use crate::broker::topology::{QueueId, View};
 
 impl Broker {
@@ -75,11 +78,14 @@ impl Broker {
     }
 
     /// Keep a record for the live readers of a stream. They fall back to the log when too much waits for them.
-    pub(super) fn keep_for_live(&mut self, queue: QueueId, record: &[&[u8]]) {
+    pub(super) fn keep_for_live(&mut self, queue: QueueId, record: RecordBody<'_>) {
         let Some(stream) = &mut self.queues[queue].stream else { return };
         let Some(live) = stream.live.as_mut().filter(|live| live.tail.next().is_some()) else { return };
         let before = live.tail.size_bytes();
-        live.tail.push(record);
+        match record {
+            RecordBody::Parts(parts) => live.tail.push(parts),
+            RecordBody::Shared(bytes, _) => live.tail.push_shared(bytes),
+        }
         if !self.streams.count_tail(before, live.tail.size_bytes()) {
             self.fall_back_largest();
         }
@@ -184,7 +190,8 @@ impl Broker {
     /// Deliver the first record of the tail to the live readers that ask for it. False when it takes too long to be matched.
     fn deliver_front(&mut self, live: &mut LiveReaders) -> bool {
         let LiveReaders { tail, table, count, .. } = live;
-        let Some((sequence, bytes)) = tail.front() else { return true };
+        let Some((sequence, front)) = tail.front() else { return true };
+        let bytes = front.bytes();
         let Ok(record) = StreamRecord::decode(bytes) else { return false }; // who reads it from the log reports it
         let mut askers = std::mem::take(&mut self.streams.askers);
         askers.clear();
@@ -199,8 +206,14 @@ impl Broker {
             self.metrics.count_reading(reading);
             let properties = annotated(record.properties, sequence, 0);
             let parts = Parts { properties: &properties, ..record.parts(bytes) };
+            let shared = match front {
+                Front::Own(_) => None,
+                Front::Shared(bytes) => {
+                    Some(SharedBody { bytes: Arc::clone(bytes), start: bytes.len() - record.body.len() })
+                }
+            };
             for slot in &askers {
-                *count -= usize::from(self.deliver_to_live(*slot, sequence, &record, &parts));
+                *count -= usize::from(self.deliver_to_live(*slot, sequence, &record, (&parts, shared.as_ref())));
             }
         }
         self.streams.askers = askers;
@@ -220,7 +233,7 @@ impl Broker {
         slot: ConsumerSlot,
         sequence: Sequence,
         record: &StreamRecord<'_>,
-        parts: &Parts<'_>,
+        (parts, shared): (&Parts<'_>, Option<&SharedBody>),
     ) -> bool {
         let has_memory = self.has_memory_for(self.clients[slot].connection, parts.size());
         let can_take = has_memory && (self.can_take(slot) || self.can_buffer(slot));
@@ -239,10 +252,11 @@ impl Broker {
         }
         let redelivered = reader.named.as_mut().is_some_and(|named| named.deliver(sequence));
         match std::mem::take(&mut reader.missed) {
-            0 => self.write_record(slot, sequence, parts, redelivered),
+            0 => self.write_record(slot, sequence, (parts, shared), redelivered),
             missed => {
                 let properties = annotated(record.properties, sequence, missed);
-                self.write_record(slot, sequence, &Parts { properties: &properties, ..*parts }, redelivered);
+                let parts = Parts { properties: &properties, ..*parts };
+                self.write_record(slot, sequence, (&parts, shared), redelivered);
             }
         }
         false

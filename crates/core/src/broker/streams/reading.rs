@@ -11,9 +11,10 @@
 //! The others read the log, each for itself, and pass over what cannot satisfy their queries (`skipping.rs`). That is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::amqp::{AmqpError, BasicProperties, FieldValue, ReplyCode};
-use crate::journal::{self, Log, LogItem, OpenError, Retention, SegmentNumber, Sequence};
+use crate::journal::{self, Log, LogItem, OpenError, RecordBody, Retention, SegmentNumber, Sequence};
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
@@ -25,6 +26,7 @@ use crate::broker::ids::{ChannelSlot, ConsumerSlot, MessageId};
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::entries::QueueEntry;
+use crate::broker::queues::message_bytes::{SHARED_BYTES_MIN, SharedBody};
 use crate::broker::queues::policy::Policy;
 use crate::broker::streams::all_streams::Numbered;
 use crate::broker::streams::cursor::Cursor;
@@ -132,12 +134,21 @@ impl Broker {
         marks: &mut DiskMarks,
     ) -> Result<(), journal::AppendError> {
         let wall_us = self.clock.wall_us();
+        let pieces = [parts.route, parts.properties, parts.body];
+        // A large message is copied once, however many streams take it, and whoever reads them now.
+        let shared = (parts.size() >= SHARED_BYTES_MIN).then(|| Arc::new(parts.joined().bytes));
+        let record = match &shared {
+            None => RecordBody::Parts(&pieces),
+            Some(bytes) => {
+                let streams = queues.iter().filter(|queue| self.queues[**queue].stream.is_some());
+                RecordBody::Shared(bytes, streams.count())
+            }
+        };
         for &queue in queues {
             let Some(stream) = &self.queues[queue].stream else { continue };
             let log = stream.log;
-            let body = [parts.route, parts.properties, parts.body];
-            let Some(Numbered { sequence, is_safe }) = self.streams.append(log, wall_us, &body)? else { continue };
-            self.keep_for_live(queue, &body);
+            let Some(Numbered { sequence, is_safe }) = self.streams.append(log, wall_us, record)? else { continue };
+            self.keep_for_live(queue, record);
             if is_safe {
                 self.wake_live(queue, sequence);
             } else {
@@ -356,7 +367,8 @@ impl Broker {
         }
         let redelivered = named.is_some_and(|named| named.deliver(sequence));
         let properties = annotated(record.properties, sequence, std::mem::take(missed));
-        self.write_record(slot, sequence, &Parts { properties: &properties, ..record.parts(bytes) }, redelivered);
+        let parts = Parts { properties: &properties, ..record.parts(bytes) };
+        self.write_record(slot, sequence, (&parts, None), redelivered);
         true
     }
 
@@ -365,12 +377,12 @@ impl Broker {
         &mut self,
         slot: ConsumerSlot,
         sequence: Sequence,
-        parts: &Parts<'_>,
+        (parts, shared): (&Parts<'_>, Option<&SharedBody>),
         redelivered: bool,
     ) {
         let output_bytes_max = self.output_bytes_max();
         let mut outlet = self.clients.outlet(slot);
-        let tag = outlet.write(redelivered, parts, None, output_bytes_max);
+        let tag = outlet.write(redelivered, parts, shared.cloned(), output_bytes_max);
         self.metrics.delivered += 1;
         self.metrics.redelivered += u64::from(redelivered);
         if outlet.consumer.no_ack {

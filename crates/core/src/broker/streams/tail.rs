@@ -1,6 +1,7 @@
 //! The messages of a stream that its live readers have yet to get, in memory.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::journal::Sequence;
 
@@ -19,6 +20,24 @@ pub(crate) struct Tail {
     begin: u64,
     /// The number of the first record here, or of the next one that is appended; None while nothing is kept.
     next: Option<Sequence>,
+    /// Large records, which others have too, with their numbers. They take no room in `bytes`.
+    shared: VecDeque<(Sequence, Arc<Vec<u8>>)>,
+    shared_bytes: usize,
+}
+
+/// The first record of a tail.
+pub(crate) enum Front<'a> {
+    Own(&'a [u8]),
+    Shared(&'a Arc<Vec<u8>>),
+}
+
+impl Front<'_> {
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
 }
 
 impl Tail {
@@ -38,16 +57,32 @@ impl Tail {
         self.ends.push_back(self.removed + self.bytes.len() as u64);
     }
 
+    /// Append the record that has the next number, which others have too.
+    pub fn push_shared(&mut self, record: &Arc<Vec<u8>>) {
+        let Some(next) = self.next else { return };
+        self.shared.push_back((Sequence(next.0 + self.ends.len() as u64), Arc::clone(record)));
+        self.shared_bytes += record.len();
+        self.ends.push_back(self.removed + self.bytes.len() as u64);
+    }
+
     /// The first record, with its number.
-    pub fn front(&self) -> Option<(Sequence, &[u8])> {
+    pub fn front(&self) -> Option<(Sequence, Front<'_>)> {
         let end = (self.ends.front()? - self.removed) as usize;
-        Some((self.next?, &self.bytes[(self.begin - self.removed) as usize..end]))
+        let next = self.next?;
+        let front = match self.shared.front().filter(|(sequence, _)| *sequence == next) {
+            Some((_, record)) => Front::Shared(record),
+            None => Front::Own(&self.bytes[(self.begin - self.removed) as usize..end]),
+        };
+        Some((next, front))
     }
 
     /// Take out the first record.
     pub fn pop(&mut self) {
         let Some(end) = self.ends.pop_front() else { return };
         self.begin = end;
+        if let Some((_, record)) = self.shared.pop_front_if(|(sequence, _)| Some(*sequence) == self.next) {
+            self.shared_bytes -= record.len();
+        }
         self.next = self.next.map(Sequence::next);
         let unused = (self.begin - self.removed) as usize;
         if unused > self.bytes.len() / 2 {
@@ -68,7 +103,7 @@ impl Tail {
 
     /// The bytes of the records that are here.
     pub fn size_bytes(&self) -> usize {
-        self.bytes.len() - (self.begin - self.removed) as usize
+        self.bytes.len() - (self.begin - self.removed) as usize + self.shared_bytes
     }
 }
 
@@ -87,18 +122,23 @@ mod tests {
             if dice.below(20) < 11 {
                 let record = vec![next as u8; dice.below(40) as usize];
                 let (head, body) = record.split_at(record.len() / 2);
-                tail.push(&[head, body]);
+                match dice.once_in(4) {
+                    true => tail.push_shared(&Arc::new(record.clone())),
+                    false => tail.push(&[head, body]),
+                }
                 model.push_back((Sequence(next), record));
                 next += 1;
             } else {
                 tail.pop();
                 model.pop_front();
             }
-            assert_eq!(tail.front(), model.front().map(|(sequence, record)| (*sequence, &record[..])));
+            let front = tail.front().map(|(sequence, record)| (sequence, record.bytes().to_vec()));
+            assert_eq!(front, model.front().cloned());
             assert_eq!(tail.size_bytes(), model.iter().map(|(_, record)| record.len()).sum::<usize>());
             assert_eq!(tail.next(), Some(model.front().map_or(Sequence(next), |(sequence, _)| *sequence)));
         }
         tail.pop_through(Sequence(next));
-        assert_eq!((tail.front(), tail.size_bytes(), tail.next()), (None, 0, Some(Sequence(next))));
+        assert!(tail.front().is_none());
+        assert_eq!((tail.size_bytes(), tail.next()), (0, Some(Sequence(next))));
     }
 }

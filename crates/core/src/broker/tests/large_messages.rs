@@ -1,10 +1,11 @@
 //! Large messages arrive in pieces and leave in pieces: each comes as it was sent, and is in memory once.
 
-use super::client::{EPOCH_US, ReceivedMethod, TestBroker, closed, names, published};
-use crate::amqp::method::{BasicConsume, BasicGet, BasicPublish, ChannelOpen, QueueBind};
+use super::client::{EPOCH_US, ReceivedMethod, TestBroker, closed, names, published, table, text};
+use crate::amqp::method::{BasicConsume, BasicGet, BasicPublish, BasicQos, ChannelOpen, QueueBind, QueueDeclare};
 use crate::amqp::properties::put_content;
 use crate::amqp::{Method, PropertyFields};
 use crate::broker::{BrokerOptions, ConnectionId, Flow};
+use crate::journal::{Dice, SimulatedDisk};
 use crate::testing::{Random, fewer};
 
 fn body(size: usize, seed: u8) -> Vec<u8> {
@@ -184,4 +185,63 @@ fn a_large_message_and_small_ones_keep_their_order() {
     }
     let expected: Vec<_> = sizes.into_iter().enumerate().map(|(index, size)| body(size, index as u8)).collect();
     assert!(found == expected);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_large_message_to_many_streams_is_kept_once_until_it_is_written_and_read_as_it_was_sent() {
+    const STREAMS: usize = 12;
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let (id, reader) = (world.connect(), world.connect());
+    let names: [&'static str; STREAMS] =
+        std::array::from_fn(|number| &*Box::leak(format!("s{number}").into_boxed_str()));
+    for queue in names {
+        let arguments = table(&[("x-queue-type", text("stream"))]);
+        world.ask(id, 1, QueueDeclare { queue, durable: true, arguments, ..Default::default() });
+        world.commit_streams();
+        world.ask(id, 1, QueueBind { queue, exchange: "amq.fanout", ..Default::default() });
+        world.ask(reader, 1, BasicQos { prefetch_count: 10, ..Default::default() });
+        world.ask(reader, 1, BasicConsume { queue, no_wait: true, ..Default::default() });
+    }
+    world.seen(id);
+    world.seen(reader);
+    let (large, before) = (body(300_000, 3), world.broker.memory());
+    world.publish(id, "amq.fanout", "", b"before");
+    world.publish(id, "amq.fanout", "", &large);
+    world.publish(id, "amq.fanout", "", b"behind");
+    while world.broker.has_work() {
+        world.broker.work(world.now);
+    }
+    // Waiting to be written, it counts once; for live readers it counts with each stream, up to their limit.
+    let grown = world.broker.memory().journal - before.journal;
+    assert!((13 * 300_000..13 * 300_000 + 50_000).contains(&grown), "{grown} bytes");
+    world.commit();
+    let mut seen = Vec::new();
+    for _ in 0..STREAMS {
+        while world.broker.has_work() {
+            world.broker.work(world.now);
+        }
+        seen.append(&mut taken(&mut world, reader).0);
+    }
+    let deliveries: Vec<&[u8]> = seen.iter().map(|it| &it.body[..]).collect();
+    assert_eq!(deliveries.len(), 3 * STREAMS);
+    assert_eq!(deliveries.iter().filter(|body| **body == large).count(), STREAMS);
+    assert!(world.broker.memory().journal <= before.journal);
+    // Somebody who reads it from the disk gets the same, also after a crash.
+    drop(world);
+    disk.power_cut(&mut Dice::new(9));
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let reader = world.connect();
+    world.ask(reader, 1, BasicQos { prefetch_count: 10, ..Default::default() });
+    for queue in names {
+        let arguments = table(&[("x-stream-offset", text("first"))]);
+        world.send(reader, 1, BasicConsume { queue, arguments, no_wait: true, ..Default::default() });
+        while world.broker.has_work() {
+            world.broker.work(world.now);
+        }
+        let (seen, _) = taken(&mut world, reader);
+        let found: Vec<&[u8]> = seen.iter().map(|it| &it.body[..]).collect();
+        assert_eq!(found, [b"before", &large[..], b"behind"]);
+    }
 }

@@ -1,8 +1,8 @@
 //! Tests appending: sequence numbers, locations, segments and retention.
 
 use super::*;
-use crate::journal::SegmentNumber;
 use crate::journal::{HEAD_BYTES_MAX, Location, ReadError, Retention, SegmentGrowth};
+use crate::journal::{RecordBody, SegmentNumber};
 
 #[test]
 fn what_is_appended_is_read_back_by_number_and_by_place() {
@@ -187,6 +187,44 @@ fn segments_that_nobody_wants_are_used_again_and_never_show_what_they_had() {
 fn first_of(path: &Path) -> Sequence {
     let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
     crate::journal::format::segment::SegmentName::parse(name).expect("a segment").first
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn bodies_that_others_have_too_are_written_as_those_that_are_copied() {
+    for seed in 0..20 {
+        let mut dice = Dice::new(seed);
+        let disk = SimulatedDisk::new();
+        let bench = TestLog::open(&disk, small(8192));
+        let mut bodies = Vec::new();
+        for number in 1..=200 {
+            let body = body_of(number, dice.below(2000) as usize);
+            let head = (kind_of(number), time_of(number), &head_of(number)[..]);
+            let appended = match dice.once_in(2) {
+                true => {
+                    bench.log.append_record(head, RecordBody::Shared(&Arc::new(body.clone()), 1 + number as usize % 5))
+                }
+                false => bench.log.append_record(head, RecordBody::Parts(&[&body])),
+            };
+            bodies.push((appended.expect("appended").location, body));
+            match dice.below(20) {
+                0 => disk.limit(Some(0)),
+                1..=3 => disk.limit(None),
+                4..=8 => _ = bench.committer.commit_once(),
+                _ => {}
+            }
+        }
+        disk.limit(None);
+        (0..3).for_each(|_| _ = bench.committer.commit_once());
+        assert_eq!((bench.log.pending_bytes(), bench.log.pending_memory_bytes()), (0, 0), "seed {seed}");
+        drop(bench);
+        disk.power_cut(&mut dice);
+        let bench = TestLog::open(&disk, small(8192));
+        for (location, body) in bodies {
+            let mut room = Vec::new();
+            assert_eq!(bench.log.read_at(location, &mut room).expect("there").body, body, "seed {seed}");
+        }
+    }
 }
 
 #[test]

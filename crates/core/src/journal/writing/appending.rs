@@ -1,5 +1,7 @@
 //! The records that were appended and that the committer has not yet taken.
 
+use std::sync::Arc;
+
 use crate::journal::format::footer::HEAD_FIXED_BYTES;
 use crate::journal::format::record::Sequence;
 use crate::journal::format::segment::{DATA_START, Location, SegmentNumber, TERMINATOR, capacity};
@@ -40,7 +42,86 @@ pub(crate) struct PendingRun {
     pub segment_bytes: u32,
     pub offset: u32,
     pub first: Sequence,
+    /// The records, and the terminator once the run has ended.
     pub bytes: Vec<u8>,
+    /// The body of the last record, and how many logs have it: it belongs behind `bytes`, before the terminator.
+    shared: Option<(Arc<Vec<u8>>, usize)>,
+}
+
+/// The body of a record.
+#[derive(Clone, Copy)]
+pub(crate) enum RecordBody<'a> {
+    /// In parts, which are copied.
+    Parts(&'a [&'a [u8]]),
+    /// In one piece, which as many logs have as the number says.
+    Shared(&'a Arc<Vec<u8>>, usize),
+}
+
+impl RecordBody<'_> {
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            Self::Parts(parts) => parts.iter().map(|part| part.len()).sum(),
+            Self::Shared(bytes, _) => bytes.len(),
+        }
+    }
+
+    /// The part of it that others count.
+    pub fn elsewhere_bytes(&self) -> usize {
+        match self {
+            Self::Parts(_) => 0,
+            Self::Shared(bytes, holders) => elsewhere_bytes(bytes, *holders),
+        }
+    }
+}
+
+fn elsewhere_bytes(bytes: &Arc<Vec<u8>>, holders: usize) -> usize {
+    bytes.len() - bytes.len() / holders.max(1)
+}
+
+impl PendingRun {
+    /// Append the body of the record whose head was appended last.
+    pub fn put_body(&mut self, body: RecordBody<'_>) {
+        match body {
+            RecordBody::Parts(parts) => parts.iter().for_each(|part| self.bytes.extend_from_slice(part)),
+            RecordBody::Shared(bytes, holders) => self.shared = Some((Arc::clone(bytes), holders)),
+        }
+    }
+
+    /// Whether no further record may follow in it.
+    fn is_full(&self) -> bool {
+        self.shared.is_some() || self.bytes.len() >= RUN_BYTES
+    }
+
+    fn end(&mut self) {
+        if self.shared.is_none() {
+            self.bytes.extend_from_slice(&TERMINATOR);
+        }
+    }
+
+    /// The bytes of its records, once it has ended.
+    pub fn records_bytes(&self) -> usize {
+        match &self.shared {
+            Some((body, _)) => self.bytes.len() + body.len(),
+            None => self.bytes.len() - TERMINATOR.len(),
+        }
+    }
+
+    /// The memory of its records, once it has ended: what others have too counts once among all of them.
+    pub fn memory_bytes(&self) -> usize {
+        let elsewhere = self.shared.as_ref().map_or(0, |(body, holders)| elsewhere_bytes(body, *holders));
+        self.records_bytes() - elsewhere
+    }
+
+    /// All of its bytes in one piece, with the terminator.
+    pub fn into_bytes(self) -> Vec<u8> {
+        let mut bytes = self.bytes;
+        if let Some((body, _)) = self.shared {
+            bytes.reserve_exact(body.len() + TERMINATOR.len());
+            bytes.extend_from_slice(&body);
+            bytes.extend_from_slice(&TERMINATOR);
+        }
+        bytes
+    }
 }
 
 impl Appending {
@@ -58,12 +139,12 @@ impl Appending {
             self.heads_bytes = 0;
             self.segment_bytes = options.next_segment_bytes(self.segment_bytes, u64::from(DATA_START) + added).into();
         }
-        if is_new || self.batch.runs.last().is_none_or(|run| run.bytes.len() >= RUN_BYTES) {
+        if is_new || self.batch.runs.last().is_none_or(PendingRun::is_full) {
             self.end_run();
             let bytes = self.batch.buffers.pop().unwrap_or_default();
             let segment_bytes = self.segment_bytes as u32;
-            let run = PendingRun { ordinal: self.ordinal, segment_bytes, offset: self.offset, first: self.next, bytes };
-            self.batch.runs.push(run);
+            let (ordinal, offset, first) = (self.ordinal, self.offset, self.next);
+            self.batch.runs.push(PendingRun { ordinal, segment_bytes, offset, first, bytes, shared: None });
         }
         let location = Location { segment: self.ordinal, offset: self.offset };
         self.offset += length;
@@ -73,7 +154,7 @@ impl Appending {
 
     pub fn end_run(&mut self) {
         if let Some(run) = self.batch.runs.last_mut() {
-            run.bytes.extend_from_slice(&TERMINATOR);
+            run.end();
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::journal::disk::{DiskFile, is_full};
 use crate::journal::format::footer::SegmentContents;
-use crate::journal::format::segment::{SegmentHeader, SegmentName, TERMINATOR, spare_name};
+use crate::journal::format::segment::{SegmentHeader, SegmentName, spare_name};
 use crate::journal::recovery::recover::{ActiveSegment, SegmentMeta};
 use crate::journal::writing::appending::{PendingBatch, PendingRun};
 use crate::journal::writing::mark_file::MarkFile;
@@ -59,10 +59,10 @@ impl SharedLog {
                 writing.runs.push_front(run);
                 return Ok(false);
             }
-            let (size_bytes, before) = (run.bytes.len() - TERMINATOR.len(), run.first.previous());
+            let (size_bytes, memory_bytes, before) = (run.records_bytes(), run.memory_bytes(), run.first.previous());
             let buffer = writing.put(run).map_err(|error| self.failure("write to", &error))?;
             self.counters.wrote(writing.written.0 - before.0, size_bytes as u64);
-            self.no_longer_pending(size_bytes);
+            self.no_longer_pending(size_bytes, memory_bytes);
             writing.keep(buffer);
         }
         Ok(true)

@@ -38,7 +38,8 @@ impl SegmentWriter {
 
     /// Writes a run of records, which lack only their checksums, and returns its buffer.
     pub fn put(&mut self, run: PendingRun) -> io::Result<Vec<u8>> {
-        let mut bytes = run.bytes;
+        let run_offset = run.offset;
+        let mut bytes = run.into_bytes();
         let Some(active) = &mut self.active else { return Ok(bytes) };
         let mut offset = 0;
         let end = bytes.len() - TERMINATOR.len();
@@ -48,10 +49,10 @@ impl SegmentWriter {
             seal(record, if self.is_unsynced { 0 } else { SYNCED_BEFORE }, active.segment.seed);
             self.is_unsynced = true;
             let decoded = parse(record).expect("a record that was just encoded");
-            active.contents.push(run.offset + offset as u32, &decoded);
+            active.contents.push(run_offset + offset as u32, &decoded);
             offset += length;
         }
-        active.segment.file.write_at(u64::from(run.offset), &bytes)?;
+        active.segment.file.write_at(u64::from(run_offset), &bytes)?;
         self.written = active.contents.last;
         Ok(bytes)
     }

@@ -152,13 +152,13 @@ impl Broker {
             }
             self.refuse(connection, number, error);
         } else {
-            self.answer_commit(slot, commit);
+            self.answer_commit(slot, *commit);
         }
         self.release(connection);
     }
 
     /// Answer a commit as soon as no crash can take it back: neither its messages nor what it settled.
-    fn answer_commit(&mut self, channel: ChannelSlot, mut commit: Box<CommitInProgress>) {
+    fn answer_commit(&mut self, channel: ChannelSlot, mut commit: CommitInProgress) {
         self.publishing.begin_method();
         if !self.options.confirms_received {
             if commit.settles {
