@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.adapters.json_row import LineError, read_object
+from tamis.adapters.json_row import JsonRowOptions, LineError, json_row, read_object
 from tamis.adapters.sources.jsonl import JsonlOptions, JsonlSource
 from tamis.adapters.xml import from_xml
 from tests.adapters.reading import BEGINNING, between, read_all
@@ -31,6 +31,17 @@ def test_a_line_is_a_message_and_its_members_are_properties(tmp_path: Path) -> N
     )
     assert second.offset == 32
     assert from_xml(first.xml).properties == {"price": 1.5, "tags": ["a"]}
+
+
+def test_an_id_space_keeps_messages_of_two_sources_apart() -> None:
+    def identity(**options: str) -> str | None:
+        return json_row(b'{"id": 7}', "p", 0, "t", JsonRowOptions(**options)).identity
+
+    one, other = (identity(id_field="id", id_space=space) for space in ("orders", "users"))
+    assert len({None, one, other, identity(id_field="id")}) == 4
+    assert identity(id_field="id", id_space="orders") == one
+    assert identity(id_space="orders") is None
+    assert identity(id_field="none", id_space="orders") is None
 
 
 def test_a_field_can_be_the_body_and_another_the_topic(tmp_path: Path) -> None:

@@ -231,6 +231,46 @@ def test_a_password_may_go_to_this_machine_in_the_clear(tmp_path: Path) -> None:
     assert server.port == 25
 
 
+TWO_ADAPTERS = """\
+[[adapter]]
+name = "orders"
+type = "jsonl"
+path = "."
+id_field = "id"
+{first}
+[[adapter]]
+name = "users"
+type = "http"
+listen = "127.0.0.1:0"
+token_file = "token"
+id_field = "{member}"
+{second}
+"""
+
+
+@pytest.mark.parametrize(
+    ("member", "first", "second", "is_refused"),
+    [
+        ("id", "", "", True),
+        ("id", 'id_space = "orders"', "", True),
+        ("id", "", 'id_space = "users"', True),
+        ("id", 'id_space = "orders"', 'id_space = "users"', False),
+        ("id", 'id_space = "both"', 'id_space = "both"', False),
+        ("number", "", "", False),
+    ],
+)
+def test_adapters_with_one_id_field_say_whether_they_have_the_same_messages(
+    tmp_path: Path, member: str, first: str, second: str, is_refused: bool
+) -> None:
+    text = GOOD + TWO_ADAPTERS.format(member=member, first=first, second=second)
+    if not is_refused:
+        assert len(_load(tmp_path, text).adapters) > 2
+        return
+    (mistake,) = _mistakes(tmp_path, text)
+    assert "the adapters 'orders' and 'users' both have 'id'" in mistake
+    assert "set 'id_space' in both" in mistake
+
+
 TWO_FILES = """\
 [[delivery]]
 name = "one"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -28,12 +29,14 @@ class JsonRowOptions(SourceOptions):
         body_field: the member that is the body.
         topic_field: the member that is the topic, where it is text.
         id_field: the member that names the message: one with a known value of it is the same message.
+        id_space: where the values of that member are known: sources with another one may use the same values.
         fields: new names of members: ``price=amount.value,buyer=user``.
     """
 
     body_field: str | None = option(None)
     topic_field: str | None = option(None)
     id_field: str | None = option(None)
+    id_space: str | None = option(None)
     fields: str | None = option(None)
 
 
@@ -66,13 +69,20 @@ def json_row(
         return Row(partition, offset, digest, topic, error=str(error), raw=raw, identity=identity)
     if isinstance(named := properties.get(options.topic_field or ""), str):
         topic = named
-    if options.id_field is not None and (own := properties.get(options.id_field)) is not None:
-        identity = digest_of(json.dumps([options.id_field, own], ensure_ascii=False).encode())
+    identity = own_identity(properties, options) or identity
     body = _text(properties.pop(options.body_field, None)) if options.body_field else None
     xml = document_of(properties, body, options.xml)
     text = json.dumps(properties, ensure_ascii=False, separators=(",", ":"))
     signature = signature_of(body, stop_words)
     return Row(partition, offset, digest, topic, text, body, xml, signature, identity=identity)
+
+
+def own_identity(members: Mapping[str, Any], options: JsonRowOptions) -> str | None:
+    """Return what the member `id_field` says that a message is, or None."""
+    if options.id_field is None or (own := members.get(options.id_field)) is None:
+        return None
+    space = [] if options.id_space is None else [options.id_space]
+    return digest_of(json.dumps([*space, options.id_field, own], ensure_ascii=False).encode())
 
 
 def body_members(body: bytes) -> dict[str, Any]:

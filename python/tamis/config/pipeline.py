@@ -220,6 +220,24 @@ class PipelineConfig(Section):
                     )
         return deliveries
 
+    @field_validator("adapters")
+    @classmethod
+    def _identities_are_apart(cls, adapters: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Refuse adapters whose messages may be taken for the same ones, although nobody has said that they are."""
+        first: dict[str, Any] = {}
+        for index, adapter in enumerate(adapters):
+            if (member := getattr(adapter, "id_field", None)) is None:
+                continue
+            other = first.setdefault(member, adapter)
+            if other is not adapter and None in (adapter.id_space, other.id_space):
+                raise MistakeError(
+                    (index, "id_field"),
+                    f"the adapters '{other.name}' and '{adapter.name}' both have '{member}': a message of one would "
+                    "count as known if the other had one with the same value; set 'id_space' in both: the same text if "
+                    "they have the same messages, different texts if not",
+                )
+        return adapters
+
     @model_validator(mode="after")
     def _rows_go_elsewhere(self) -> Self:
         """Refuse a delivery of rows into the store itself, which would wait for the store's own writers."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tamis.adapters.http_thread import HttpThread
-from tamis.adapters.json_row import JsonRowOptions, LineError, read_object
+from tamis.adapters.json_row import JsonRowOptions, LineError, own_identity, read_object
 from tamis.adapters.options import option
 from tamis.adapters.rows import digest_of
 from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, secret
@@ -175,9 +175,7 @@ class HttpSource(LiveSource):
             raise _RefusedError(400, f"message {at + 1}: {error}") from error
         if named:
             return digest_of(json.dumps(["http", self.options.topic, named, at]).encode())
-        if self.options.id_field is not None and (own := members.get(self.options.id_field)) is not None:
-            return digest_of(json.dumps([self.options.id_field, own], ensure_ascii=False).encode())
-        return uuid.uuid4().hex
+        return own_identity(members, self.options) or uuid.uuid4().hex
 
     def _address(self) -> tuple[str, int]:
         host, _, port = self.options.listen.rpartition(":")
