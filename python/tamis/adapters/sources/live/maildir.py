@@ -9,7 +9,7 @@ Source: https://cr.yp.to/proto/maildir.html."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
@@ -121,16 +121,23 @@ class MaildirSource(LiveSource):
 
     def _take(self, spool: Spool, folder: str, names: list[str]) -> bool:
         """Put these mails into the spool; return whether all of them could be read."""
-        items = {name: item for name in names if (item := _item(f"{folder}/{name}")) is not None}
-        read = [name for name, item in items.items() if item.error is None or item.content]
-        self._remember(spool, read, list(items.values()))
+        read: list[str] = []
+
+        def items() -> Iterator[Item]:  # one after the other: each may be large
+            for name in names:
+                if (item := _item(f"{folder}/{name}")) is not None:
+                    if item.error is None or item.content:
+                        read.append(name)
+                    yield item
+
+        self._remember(spool, read, items())
         return len(read) == len(names)
 
-    def _remember(self, spool: Spool, names: list[str], items: list[Item]) -> None:
-        """Put mails into the spool, and know these names."""
-        keys = [_key(name) for name in names]
+    def _remember(self, spool: Spool, names: list[str], items: Iterable[Item]) -> None:
+        """Put mails into the spool, and know the names that are in the list when all have been read."""
         with spool.transaction():
             spool.add(items)
+            keys = [_key(name) for name in names]
             spool.note_names(keys)
         if self._known is not None:
             self._known.update(keys)

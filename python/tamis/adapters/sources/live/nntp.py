@@ -120,7 +120,7 @@ class NntpSource(LiveSource):
         super().close()
 
     def _read_group(self, client: NntpClient, spool: Spool, group: str, limit: int) -> int:
-        """Put the new articles of a group into the spool, and return their number."""
+        """Put the new articles of a group into the spool, and return how many numbers were asked for."""
         state, name = client.group(group), f"group {group}"
         last = spool.state(name)
         if last is None:
@@ -136,12 +136,12 @@ class NntpSource(LiveSource):
             numbers = client.numbers(group, last + 1, window_end)
             chunk = numbers[: min(CHUNK_COUNT, limit - read)]
             end = window_end if len(chunk) == len(numbers) else chunk[-1]
-            found = client.articles(chunk, RAW_KEPT_BYTES, MESSAGE_BYTES_MAX)
-            items = [self._item(group, article) for article in found]
+            articles = client.articles(chunk, RAW_KEPT_BYTES, MESSAGE_BYTES_MAX)
             with spool.transaction():
-                spool.add(items)
+                # One after the other: each may be large.
+                spool.add(self._item(group, article) for article in articles)
                 spool.set_state(name, end)
-            last, read = end, read + len(items)
+            last, read = end, read + len(chunk)
         return read
 
     def _passed_gap(self, spool: Spool, group: str, last: int, low: int, high: int) -> int:
