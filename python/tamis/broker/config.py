@@ -118,7 +118,7 @@ class LimitsConfig:
         Gt(0),
         Le(1_000_000),
         Limit(
-            "streams, fewer if the system allows fewer open files: then they have a quarter of them",
+            "streams; if the system allows too few open files for this, about a quarter of these files",
             "the connection is closed with 506",
         ),
     ] = 16_384

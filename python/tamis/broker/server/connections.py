@@ -15,7 +15,7 @@ from tamis.broker.rules import Rules
 from tamis.broker.server.connection import ClientConnection
 from tamis.broker.server.data_plane import DataPlane, now_us
 from tamis.broker.server.logins import Logins
-from tamis.broker.server.users_watch import NAMES_MAX, Change
+from tamis.broker.server.users_watch import NAMES_MAX, UsersChange
 from tamis.broker.users.access import Refusal
 
 LINGER_S = 5.0
@@ -193,7 +193,7 @@ class Connections:
 
     # ---- all connections at once ----
 
-    def change_access(self, change: Change) -> None:
+    def change_access(self, change: UsersChange) -> None:
         """Put other users into force, and close connections that are no longer permitted."""
         access = self._rules.access = change.access
         for user in change.users if len(change.users) <= NAMES_MAX else [None]:

@@ -17,7 +17,7 @@ NAMES_MAX = 100
 """Maximum number of changed users that the log names."""
 
 
-class Change(NamedTuple):
+class UsersChange(NamedTuple):
     """Other users.
 
     Attributes:
@@ -51,12 +51,12 @@ class UsersWatch:
         self._is_reading = False
         self.initial = self._current = self._read()
 
-    def check(self, on_change: Callable[[Change], None]) -> None:
+    def check(self, on_change: Callable[[UsersChange], None]) -> None:
         """Read the file if it has changed."""
         if self._file.stamp() != self._stamp:
             self.reload(on_change)
 
-    def reload(self, on_change: Callable[[Change], None]) -> None:
+    def reload(self, on_change: Callable[[UsersChange], None]) -> None:
         """Read the file in a thread, because it may be large.
 
         Args:
@@ -74,13 +74,13 @@ class UsersWatch:
         defaults = Limits(connections=limits.connections_per_user, queues=limits.queues_per_user)
         return Access(self._file.read(), self._config.vhosts, defaults, self._config.is_local_only)
 
-    def _changed(self) -> Change:
+    def _changed(self) -> UsersChange:
         """Return what has changed. There may be many users: all of them are compared here, in a thread."""
         access = self._read()
         users = access.changed_users(self._current)
-        return Change(access, users, sorted(users)[:NAMES_MAX])
+        return UsersChange(access, users, sorted(users)[:NAMES_MAX])
 
-    def _done(self, reading: asyncio.Future[Change], on_change: Callable[[Change], None]) -> None:
+    def _done(self, reading: asyncio.Future[UsersChange], on_change: Callable[[UsersChange], None]) -> None:
         self._is_reading = False
         if reading.cancelled():
             return

@@ -46,7 +46,8 @@ def consume(
     AMQP properties under their names, body; a body that is not text is in body_base64. A message is acknowledged after
     it has been written. With --no-ack messages stay, marked as delivered before, and at most 10,000 are shown.
 
-    Exit code: 0 when a message came, 1 when none did, 2 on an error, 130 when stopped before there were --count.
+    Exit code: 0 when a message came, 1 when none did (also after Ctrl-C), 2 on an error, 130 when Ctrl-C came before
+    --count messages.
     """
     from tamis.cli.amqp.connection import BrokerAddress, connect, explained
     from tamis.cli.amqp.printing_consumer import PrintingConsumer, closing, until_interrupted

@@ -61,7 +61,8 @@ def tail(
     from --from on, and keeps all messages. Lines have the form of `tamis consume`; where --query reads fields of a JSON
     body, the body is JSON in them, so that `tamis match` gives the same answer.
 
-    Exit code: 0 when a message came, 1 when none did, 2 on an error, 130 when stopped before there were --count.
+    Exit code: 0 when a message came, 1 when none did (also after Ctrl-C), 2 on an error, 130 when Ctrl-C came before
+    --count messages.
     """
     offset = _stream_offset(start)
     compiled = None if query is None else _compiled(query, language)

@@ -59,7 +59,7 @@ def list_streams(data: DataOption = None, as_json: JsonOption = False) -> int:
 def stream_info(
     name: Annotated[str, typer.Argument(help="The stream.")], data: DataOption = None, as_json: JsonOption = False
 ) -> int:
-    """Show a stream and its readers: what each has been sent and not acknowledged, of its credit, and its lag.
+    """Show a stream and its readers: what each has not acknowledged, how much it may have (CREDIT), and its lag.
 
     Of each named reader it shows the number that it reads next, and how many messages are from there to the end.
 

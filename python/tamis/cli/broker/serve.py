@@ -32,7 +32,11 @@ def serve(
         typer.Option("--insecure", help="Allow addresses that others can reach without TLS: they can read everything."),
     ] = False,
 ) -> int:
-    """Run the broker: AMQP 0-9-1 on port 5672. Ctrl-C stops it."""
+    """Run the broker: AMQP 0-9-1 on port 5672. Ctrl-C stops it.
+
+    Exit code: 0 when Ctrl-C or SIGTERM stopped it, 130 or 143 when a second one stopped it at once, 2 when it cannot
+    start, 70 on a bug, 74 when the disk fails.
+    """
     from tamis.broker.config import BrokerConfig
 
     for package in ("argon2", "structlog"):  # both are loaded later, where the missing extra could not be named

@@ -24,7 +24,7 @@ def demo(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Progress and result as JSON lines on stdout.")] = False,
 ) -> int:
-    """Match 600 real mails against 60 queries in every language, and write a report.
+    """Match 600 real mails against 61 queries in every language, and write a report.
 
     The folder holds the mail, `pipeline.toml`, `queries.toml`, and afterwards `tamis.sqlite`, `outbox/` and
     `report.html`. A second run finds nothing new and adds nothing.

@@ -26,7 +26,7 @@ def run(
 ) -> int:
     """Read, match and deliver until Ctrl-C; a run continues where the last one ended.
 
-    Exit code: 0 on success (also of a service that was stopped), 2 when an adapter failed, 130 when `--once` was
+    Exit code: 0 on success (also when Ctrl-C or SIGTERM stopped it), 2 when an adapter failed, 130 when `--once` was
     interrupted before its end.
     """
     from tamis.cli.pipeline.run_display import display

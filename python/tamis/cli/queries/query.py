@@ -44,9 +44,13 @@ KeyArgument = Annotated[str, typer.Argument(help="The query's key.")]
 def add(
     key: KeyArgument,
     text: Annotated[str, typer.Argument(help="The query, in its language.")],
-    language: Annotated[str, typer.Option(help="selector, cbm, boolean, topic, prefix, regex, text, near, fields.")] = (
-        "selector"
-    ),
+    language: Annotated[
+        str,
+        typer.Option(
+            help="selector, cbm, boolean, boolean:NAME, topic, topic:openamq, topic:openamq-program, prefix, regex, "
+            "fields, text, near, predicate."
+        ),
+    ] = "selector",
     owner: Annotated[str, typer.Option(help="The owner of the query; default: that of --as.")] = "",
     delivery: Annotated[list[str] | None, typer.Option(help="The delivery of its matches; may be repeated.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A free word; may be repeated.")] = None,

@@ -19,7 +19,7 @@ def shard(
     hierarchy: HierarchyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write queries as shards, of which `tamis.spark.match` maps one at a time in each worker.
+    """Write queries as shards, of which `tamis.spark.match` maps at most two at a time in each worker.
 
     Queries that are paused or expired are left out.
     """

@@ -9,14 +9,12 @@ use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot};
 use crate::broker::management::event::Event;
 use crate::broker::queues::queue::Queue;
-use crate::broker::topology::{AddressKind, Declared, DefinitionKey, Owner, QueueId, QueueSettings, VhostId};
+use crate::broker::topology::{AddressKind, Declared, DefinitionKey, NOBODY, QueueId, QueueSettings, VhostId};
 
 /// Maximum length of the name of a queue, as of any short string.
 const NAME_BYTES_MAX: usize = 255;
 /// The cost of making a queue, in steps of a turn.
 const MAKE_STEPS: u32 = 40;
-/// No connection: the queue of an address is exclusive to none.
-const NOBODY: Owner = Owner::MAX;
 
 impl Broker {
     /// Make the mailbox of a client that has connected with an identity. When it cannot be made now, operators are told, and

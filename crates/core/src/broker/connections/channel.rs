@@ -11,7 +11,7 @@ use crate::broker::publishing::confirms::{Confirms, DiskMarks};
 use crate::broker::publishing::route_memo::Memo;
 use crate::broker::publishing::transactions::transaction::Transaction;
 use crate::broker::publishing::waiting_senders::WaitingMessage;
-use crate::broker::streams::left_readers::LeftReaders;
+use crate::broker::streams::reader_offset::LeftReaders;
 
 /// The frames that a channel waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

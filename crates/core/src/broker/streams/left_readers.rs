@@ -3,30 +3,12 @@
 //! A client that stops in good order cancels its consumer first, and then acknowledges what it had in hand. These
 //! acknowledgements count until its channel closes, or until another consumer reads under the name.
 
-use hashbrown::HashMap;
-
 use crate::journal::Sequence;
 
 use crate::broker::Broker;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle};
-use crate::broker::streams::reader_offset::{NamedReader, RecordedOffset};
-use crate::broker::topology::QueueId;
-
-/// The channel and the former consumer of a reader that was cancelled.
-pub(crate) type LeftId = (Handle<ChannelSlot>, Handle<ConsumerSlot>);
-
-/// The readers that were cancelled on one channel.
-pub(crate) type LeftReaders = HashMap<Handle<ConsumerSlot>, LeftReader>;
-
-/// A named reader that was cancelled.
-#[derive(Debug)]
-pub(crate) struct LeftReader {
-    queue: Handle<QueueId>,
-    named: Box<NamedReader>,
-    /// Where it resumes when everything is acknowledged.
-    position: Sequence,
-}
+use crate::broker::streams::reader_offset::{LeftId, LeftReader, RecordedOffset};
 
 impl Broker {
     /// Keep what a consumer that goes has not acknowledged, with the channel that has it.

@@ -6,7 +6,8 @@ use hashbrown::HashMap;
 
 use crate::journal::Sequence;
 
-use crate::broker::streams::left_readers::LeftId;
+use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle};
+use crate::broker::topology::QueueId;
 
 /// The maximum number of deliveries to a named reader that are noted: more than its credit. The others were put back, and come
 /// again when it resumes, because those that are noted do.
@@ -63,6 +64,21 @@ pub struct ReaderOverview {
 
 /// The named readers of a stream.
 pub(crate) type ReaderOffsets = HashMap<Box<str>, ReaderOffset>;
+
+/// The channel and the former consumer of a reader that was cancelled.
+pub(crate) type LeftId = (Handle<ChannelSlot>, Handle<ConsumerSlot>);
+
+/// The readers that were cancelled on one channel.
+pub(crate) type LeftReaders = HashMap<Handle<ConsumerSlot>, LeftReader>;
+
+/// A named reader that was cancelled.
+#[derive(Debug)]
+pub(crate) struct LeftReader {
+    pub(super) queue: Handle<QueueId>,
+    pub(super) named: Box<NamedReader>,
+    /// Where it resumes when everything is acknowledged.
+    pub(super) position: Sequence,
+}
 
 impl NamedReader {
     /// The reader of this name, under which everything up to `delivered_before` may have been delivered.

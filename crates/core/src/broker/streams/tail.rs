@@ -80,7 +80,9 @@ impl Tail {
     pub fn pop(&mut self) {
         let Some(end) = self.ends.pop_front() else { return };
         self.begin = end;
-        if let Some((_, record)) = self.shared.pop_front_if(|(sequence, _)| Some(*sequence) == self.next) {
+        if self.shared.front().is_some_and(|(sequence, _)| Some(*sequence) == self.next)
+            && let Some((_, record)) = self.shared.pop_front()
+        {
             self.shared_bytes -= record.len();
         }
         self.next = self.next.map(Sequence::next);

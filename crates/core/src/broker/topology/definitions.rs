@@ -7,13 +7,10 @@ use super::definition::{
     BINDING, Definition, DefinitionError, DefinitionFields, DefinitionKey, EXCHANGE, QUEUE, TO_EXCHANGE,
     TopologyChange, VHOST,
 };
-use super::ids::{BindingId, ExchangeId, Owner, QueueId, VhostId};
+use super::ids::{BindingId, ExchangeId, NOBODY, QueueId, VhostId};
 use super::list::BindingInfo;
 use super::settings::{ExchangeKind, ExchangeSettings, QueueSettings};
 use super::{Topology, errors};
-
-/// The owner that recovery uses: recovered queues are not exclusive to any connection.
-pub const NOBODY: Owner = Owner::MAX;
 
 impl Topology {
     /// Move the changes of what survives a restart to `changes`, in the order in which they happened.

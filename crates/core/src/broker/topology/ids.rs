@@ -36,3 +36,6 @@ pub(in crate::broker) enum Destination {
 
 /// The connection that declares or uses an exclusive queue: any number that the caller gives it.
 pub type Owner = u64;
+
+/// No connection: what was recovered, and the queue of an address, are exclusive to none.
+pub const NOBODY: Owner = Owner::MAX;

@@ -52,10 +52,9 @@ pub use conditions::filter::{ConsumerFilter, FindStored, StoredQuery, check_quer
 pub use conditions::names::{BodyMode, Needs};
 pub use conditions::view::{Reading, View, ViewScratch, properties_seen, value as value_seen};
 pub use definition::{Definition, DefinitionError, DefinitionKey, TopologyChange};
-pub use definitions::NOBODY;
 use exchange::Exchange;
 use ids::{BindingId, ConditionId, Destination, ExchangeId};
-pub use ids::{Owner, QueueId, VhostId};
+pub use ids::{NOBODY, Owner, QueueId, VhostId};
 pub use list::{BindingInfo, ExchangeInfo, QueueInfo};
 use name_table::NameTable;
 pub use query_limits::QueryLimits;

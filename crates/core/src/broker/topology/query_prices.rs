@@ -9,8 +9,9 @@ use crate::query::expr::Expr;
 use crate::query::price::Price;
 
 use super::conditions::filter::ConsumerFilter;
+use super::ids::{NOBODY, Owner, VhostId};
 use super::query_limits::QueryLimits;
-use super::{NOBODY, Owner, Topology, VhostId, errors};
+use super::{Topology, errors};
 
 /// The prices of all queries that are in use.
 #[derive(Debug, Default)]

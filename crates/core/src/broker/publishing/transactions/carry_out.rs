@@ -59,7 +59,7 @@ impl Broker {
             done = self.take_step(&mut commit);
         }
         self.durability.end_reservation();
-        self.end_commit(commit, done.err());
+        self.end_commit(*commit, done.err());
     }
 
     /// Publish a message, or settle some deliveries. Returns false when there is nothing more.
@@ -139,7 +139,7 @@ impl Broker {
     }
 
     /// Answer a transaction that is carried out, or failed because of the disk, and let its connection go on.
-    fn end_commit(&mut self, mut commit: Box<CommitInProgress>, failed: Option<AmqpError>) {
+    fn end_commit(&mut self, mut commit: CommitInProgress, failed: Option<AmqpError>) {
         let left = std::mem::take(&mut commit.settlements).into_iter().rev();
         let left =
             left.map(|(settlement, left)| PendingSettlement { settlement, deliveries: left.collect() }).collect();
@@ -152,7 +152,7 @@ impl Broker {
             }
             self.refuse(connection, number, error);
         } else {
-            self.answer_commit(slot, *commit);
+            self.answer_commit(slot, commit);
         }
         self.release(connection);
     }
