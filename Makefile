@@ -135,7 +135,7 @@ notebooks: $(STAMPS)/packages ## run the notebooks of examples/ and write what t
 circles: ## find groups of more than three files that import each other in a circle
 	@$(PYTHON) -m tools.circles
 
-homonyms: ## find type names that two or more Rust files declare
+homonyms: ## find names of types that two or more files declare
 	@$(PYTHON) -m tools.homonyms
 
 stub: setup ## copy the docstrings of the core into its stub, after a change of either

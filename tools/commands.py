@@ -17,7 +17,21 @@ HEAD = """\
 # Every command
 
 `tamis COMMAND --help` prints the same. This page is written from the commands by `make commands`; a test compares it.
-Exit codes that all commands share: 2 on an error, 70 on a bug of tamis, 74 when the disk fails, 130 after Ctrl-C.
+
+Two options stand before the command: `tamis --version` prints the version, and `tamis --debug COMMAND ...` shows the
+traceback of an unexpected error.
+
+| exit code | of every command |
+|---|---|
+| 0 | it is done |
+| 1 | nothing was found, where the command says so below |
+| 2 | an error, which is explained on stderr |
+| 70 | a bug of tamis |
+| 74 | the disk failed |
+| 130 | Ctrl-C interrupted it |
+| 141 | the program that reads its output has ended, as in `tamis match ... \\| head -1` |
+
+`run`, `serve`, `consume`, `tail` and `stream tail` end in order after Ctrl-C, with the exit codes that are named below.
 """
 
 
