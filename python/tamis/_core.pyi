@@ -735,4 +735,6 @@ class Broker:
         """Return counters and gauges of the whole broker."""
 
     def rows(self, kind: str, offset: int, limit: int) -> tuple[list[dict[str, Any]], int]:
-        """Return a page of vhosts, connections, queues, consumers, exchanges or bindings, and the number of all."""
+        """Return a page of vhosts, connections, queues, consumers, exchanges or bindings, and the number of all.
+
+        A page ends before `limit` where its rows are large."""

@@ -38,11 +38,6 @@ _SHOWN = select(outbox.c.seq).join(batches, TO_BATCH).where(TO_MESSAGE).correlat
 IS_SHOWN = or_(_SHOWN.exists(), ~_ABOUT.exists())
 """Whether a message counts: a batch that is done has told of it, or it was found again, so nobody is told twice."""
 
-PAGE_CHARACTERS = 16 * 1024 * 1024
-"""Characters of messages after which a page of due deliveries ends: all of it is in memory at once."""
-ROWS_AT_ONCE = 10
-"""Deliveries of a page that are read from the database together."""
-
 _d = deliveries.c
 _PENDING = _d.state == "pending"
 
@@ -213,16 +208,8 @@ def due_query(due: ColumnElement[bool], limit: int, *order: ColumnElement[Any]) 
 
 
 def due_records(connection: Connection, due: Select[*tuple[Any, ...]]) -> list[DueDelivery]:
-    """Return the first rows of `due_query` as records: fewer than there are, where their messages are large."""
-    rows: list[Row[Any]] = []
-    characters = 0
-    found = connection.execute(due, execution_options={"yield_per": ROWS_AT_ONCE})
-    for row in found:
-        rows.append(row)
-        characters += len(row.properties) + len(row.body or "") + len(row.xml or "")
-        if characters >= PAGE_CHARACTERS:
-            found.close()
-            break
+    """Return the rows of `due_query` as records."""
+    rows = connection.execute(due).all()
     return [
         DueDelivery(row.delivery_id, row.attempts, record, row.recipients, row.owner)
         for row, record in zip(rows, notification_records(connection, rows), strict=True)

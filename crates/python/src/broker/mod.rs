@@ -400,8 +400,9 @@ impl PyBroker {
         Ok(row)
     }
 
-    /// Return a page of vhosts, connections, queues, consumers, exchanges or bindings, and the number of all. A page ends
-    /// before `limit` where its rows are large.
+    /// Return a page of vhosts, connections, queues, consumers, exchanges or bindings, and the number of all.
+    ///
+    /// A page ends before `limit` where its rows are large.
     fn rows<'py>(
         &self,
         py: Python<'py>,
