@@ -37,7 +37,8 @@ pub struct MemoryUse {
     /// Queues without their entries, exchanges, bindings and their queries.
     pub definitions: u64,
     /// Records of the journal: the places of live ones, those that wait to be written, and the index of the current segment;
-    /// records of streams that wait to be written, or that live readers have yet to get, and what other readers have read from the disk.
+    /// records of streams that wait to be written, or that live readers have yet to get, and what other readers have read
+    /// from the disk.
     pub journal: u64,
     /// The memory of the process that nothing counts, above the tolerated amount: see [`Broker::note_process_memory`].
     pub uncounted: u64,

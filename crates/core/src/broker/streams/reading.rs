@@ -133,16 +133,17 @@ impl Broker {
         queues: &[QueueId],
         marks: &mut DiskMarks,
     ) -> Result<(), journal::AppendError> {
+        let streams = queues.iter().filter(|queue| self.queues[**queue].stream.is_some()).count();
+        if streams == 0 {
+            return Ok(());
+        }
         let wall_us = self.clock.wall_us();
         let pieces = [parts.route, parts.properties, parts.body];
         // A large message is copied once, however many streams take it, and whoever reads them now.
         let shared = (parts.size() >= SHARED_BYTES_MIN).then(|| Arc::new(parts.joined().bytes));
         let record = match &shared {
             None => RecordBody::Parts(&pieces),
-            Some(bytes) => {
-                let streams = queues.iter().filter(|queue| self.queues[**queue].stream.is_some());
-                RecordBody::Shared(bytes, streams.count())
-            }
+            Some(bytes) => RecordBody::Shared(bytes, streams),
         };
         for &queue in queues {
             let Some(stream) = &self.queues[queue].stream else { continue };

@@ -335,16 +335,21 @@ fn a_name_is_read_by_one_and_is_listed_until_it_is_forgotten() {
     assert_eq!(readers(&world), []);
 }
 
+/// A stream with six messages, and a connection that has read four of them under a name.
+fn with_four_of_six() -> (TestBroker, ConnectionId) {
+    let mut world = TestBroker::on_disk(&SimulatedDisk::new(), BrokerOptions::default()).0;
+    let (id, reader) = (world.connect(), world.connect());
+    declare(&mut world, id, &[]);
+    publish(&mut world, id, 1..7);
+    world.commit();
+    assert_eq!(offsets(&read(&mut world, reader, 4, &named("audit", "first"))), [1, 2, 3, 4]);
+    (world, reader)
+}
+
 #[test]
 fn what_is_put_back_comes_again_when_the_reader_resumes() {
     for multiple in [false, true] {
-        let disk = SimulatedDisk::new();
-        let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
-        let (id, reader) = (world.connect(), world.connect());
-        declare(&mut world, id, &[]);
-        publish(&mut world, id, 1..7);
-        world.commit();
-        assert_eq!(offsets(&read(&mut world, reader, 4, &named("audit", "first"))), [1, 2, 3, 4]);
+        let (mut world, reader) = with_four_of_six();
         world.ask(reader, 1, BasicAck { delivery_tag: 1, multiple: false });
         world.ask(reader, 1, BasicNack { delivery_tag: 2, multiple, requeue: true });
         world.ask(reader, 1, BasicAck { delivery_tag: 6, multiple: true });
@@ -357,13 +362,7 @@ fn what_is_put_back_comes_again_when_the_reader_resumes() {
 #[test]
 fn what_is_acknowledged_after_the_consumer_was_cancelled_does_not_come_again() {
     for is_closed in [false, true] {
-        let disk = SimulatedDisk::new();
-        let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
-        let (id, reader) = (world.connect(), world.connect());
-        declare(&mut world, id, &[]);
-        publish(&mut world, id, 1..7);
-        world.commit();
-        assert_eq!(offsets(&read(&mut world, reader, 4, &named("audit", "first"))), [1, 2, 3, 4]);
+        let (mut world, reader) = with_four_of_six();
         world.ask(reader, 1, BasicCancel { consumer_tag: "c", no_wait: true });
         assert_eq!((readers(&world)[0].next, readers(&world)[0].is_reading), (1, false));
         world.ask(reader, 1, BasicAck { delivery_tag: 2, multiple: true });
