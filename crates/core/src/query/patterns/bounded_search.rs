@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use regex_automata::hybrid::dfa::{Cache, DFA};
+use regex_automata::nfa::thompson::NFA;
 use regex_automata::nfa::thompson::pikevm::PikeVM;
-use regex_automata::util::syntax;
 use regex_automata::{Input, MatchError};
 
 use crate::allowance::{Allowance, REGEX_NS, REGEX_STATE_NS};
@@ -38,12 +38,11 @@ impl BoundedSearch {
     /// The memory of an expression's search, apart from its program and known states.
     pub const BYTES_MIN: usize = 2_048;
 
-    /// The automaton of `pattern`, which is known to compile.
-    pub fn new(pattern: &str, nest_max: u32) -> Self {
+    /// The automaton of a program.
+    pub fn new(program: &NFA) -> Self {
         let config =
             DFA::config().cache_capacity(STATES_BYTES_MAX).skip_cache_capacity_check(true).unicode_word_boundary(true);
-        let syntax = syntax::Config::new().nest_limit(nest_max);
-        let dfa = DFA::builder().configure(config).syntax(syntax).build(pattern).ok();
+        let dfa = DFA::builder().configure(config).build_from_nfa(program.clone()).ok();
         Self { dfa, states: Mutex::default() }
     }
 

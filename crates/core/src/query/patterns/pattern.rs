@@ -1,23 +1,29 @@
 //! A regular expression of a query: compiled once, shared by all copies of the query.
 
+use std::error::Error;
 use std::sync::{Arc, OnceLock};
 
-use regex_automata::meta::{BuildError, Regex};
-use regex_automata::nfa::thompson::WhichCaptures;
+use regex_automata::meta::Regex;
+use regex_automata::nfa::thompson::{BuildError, Config, NFA, WhichCaptures};
 use regex_automata::util::syntax;
 
 use super::bounded_search::BoundedSearch;
 use super::regex_needles;
-use crate::allowance::Allowance;
+use crate::allowance::{Allowance, REGEX_NS};
 
 /// A regular expression with linear time and a compiled size of at most 1 MiB. Two are equal when their patterns are.
+///
+/// Compiling is making the program that reads texts forwards. The engine for texts without a time limit, which has it
+/// backwards as well, takes twice as long, and is made when such a text comes.
 #[derive(Clone, Debug)]
 pub struct Pattern(Arc<CompiledPattern>);
 
 #[derive(Debug)]
 struct CompiledPattern {
     text: Box<str>,
-    regex: Regex,
+    program: NFA,
+    /// For texts without a time limit, and for places; made when it is first needed.
+    regex: OnceLock<Regex>,
     /// For texts whose search has a time limit; made when it is first needed.
     bounded: OnceLock<BoundedSearch>,
     needles: OnceLock<Option<Vec<String>>>,
@@ -34,6 +40,9 @@ impl Pattern {
     pub const COMPILED_BYTES_MAX: usize = 1 << 20;
     /// The maximum depth of groups.
     pub const NEST_MAX: u32 = 100;
+    /// The programs of an expression that there may be, in bytes of the one that is compiled: itself, and that of the other
+    /// engine, which has it once more and backwards. Backwards, classes of Unicode take more than twice as much.
+    const PROGRAMS: usize = 5;
 
     /// Compiles `pattern` (Rust `regex` syntax, Unicode, inline flags).
     ///
@@ -44,26 +53,21 @@ impl Pattern {
     }
 
     /// [`Self::new`]; None when its [`Self::bytes`] are certainly more than `bytes_max`. Nothing much larger is ever
-    /// allocated. Cost: about 5 ms for each MiB.
+    /// allocated. Cost: about 8 ms for each MiB of the program.
     ///
     /// # Errors
     /// Those of [`Self::new`].
     pub fn within(pattern: &str, bytes_max: usize) -> Result<Option<Self>, String> {
-        // `bytes` counts the program one and a half times even if it takes nothing backwards.
-        let size = (bytes_max / 3).saturating_mul(2).min(Self::COMPILED_BYTES_MAX);
-        let config = Regex::config()
-            .nfa_size_limit(Some(size))
-            .hybrid_cache_capacity(Self::COMPILED_BYTES_MAX)
-            .which_captures(WhichCaptures::Implicit);
-        let syntax = syntax::Config::new().nest_limit(Self::NEST_MAX);
-        let regex = match Regex::builder().configure(config).syntax(syntax).build(pattern) {
-            Ok(regex) => regex,
+        let size = (bytes_max / Self::PROGRAMS).min(Self::COMPILED_BYTES_MAX);
+        let config = Config::new().which_captures(WhichCaptures::None).nfa_size_limit(Some(size));
+        let program = match NFA::compiler().configure(config).syntax(syntax_config()).build(pattern) {
+            Ok(program) => program,
             Err(error) if error.size_limit().is_none() => return Err(reason(&error)),
             Err(_) if size < Self::COMPILED_BYTES_MAX => return Ok(None),
             Err(_) => return Err(Self::too_large()),
         };
-        let text = pattern.into();
-        Ok(Some(Self(Arc::new(CompiledPattern { text, regex, bounded: OnceLock::new(), needles: OnceLock::new() }))))
+        let (regex, bounded, needles) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Ok(Some(Self(Arc::new(CompiledPattern { text: pattern.into(), program, regex, bounded, needles }))))
     }
 
     fn too_large() -> String {
@@ -79,7 +83,7 @@ impl Pattern {
     /// True when the pattern matches anywhere in `text`.
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
-        self.0.regex.is_match(text)
+        self.regex().is_match(text)
     }
 
     /// [`Self::is_match`] for what `allowance` can pay; None when it is over.
@@ -101,21 +105,28 @@ impl Pattern {
     }
 
     fn bounded(&self) -> &BoundedSearch {
-        self.0.bounded.get_or_init(|| BoundedSearch::new(&self.0.text, Self::NEST_MAX))
+        self.0.bounded.get_or_init(|| BoundedSearch::new(&self.0.program))
     }
 
-    /// The memory of the compiled expression, with that for searching.
+    fn regex(&self) -> &Regex {
+        self.0.regex.get_or_init(|| {
+            let config =
+                Regex::config().hybrid_cache_capacity(Self::COMPILED_BYTES_MAX).which_captures(WhichCaptures::Implicit);
+            let built = Regex::builder().configure(config).syntax(syntax_config()).build(&self.0.text);
+            built.expect("the program was made from the same text, and there is no limit of size here")
+        })
+    }
+
+    /// The most memory that the compiled expression takes, with that for searching.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        // The meta engine has the program forwards and backwards, and the bounded search has it forwards once more.
-        self.0.regex.memory_usage() / 2 * 3 + self.0.text.len() + BoundedSearch::BYTES_MIN
+        Self::PROGRAMS * self.0.program.memory_usage() + self.0.text.len() + BoundedSearch::BYTES_MIN
     }
 
     /// The worst time per byte of a text, in nanoseconds: a new state of the automaton for each byte.
     #[must_use]
     pub fn ns_per_byte(&self) -> u64 {
-        // A state of the program takes about 32 bytes, forwards and backwards.
-        crate::allowance::REGEX_NS + self.0.regex.memory_usage() as u64 / 64
+        REGEX_NS + 3 * self.0.program.states().len() as u64
     }
 
     /// Needles of which at least one occurs in every text that matches: at most 16, none empty. None when there is no
@@ -132,12 +143,16 @@ impl Pattern {
     /// The byte ranges of its matches in `text`, at most `limit` of them.
     #[must_use]
     pub fn find_all(&self, text: &str, limit: usize) -> Vec<std::ops::Range<usize>> {
-        self.0.regex.find_iter(text).take(limit).map(|matched| matched.range()).collect()
+        self.regex().find_iter(text).take(limit).map(|matched| matched.range()).collect()
     }
 }
 
+fn syntax_config() -> syntax::Config {
+    syntax::Config::new().nest_limit(Pattern::NEST_MAX)
+}
+
 fn reason(error: &BuildError) -> String {
-    let text = error.syntax_error().map_or_else(|| error.to_string(), ToString::to_string);
+    let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     text.lines().last().unwrap_or("a valid expression").trim_start_matches("error: ").to_owned()
 }
 
