@@ -5,11 +5,12 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hashbrown::HashSet;
 
 use crate::amqp::{AmqpError, ReplyCode};
-use crate::journal::{AppendError, Committer, Damage, Log, OpenError, Retention};
+use crate::journal::{AppendError, Committer, Damage, Disk, Log, OpenError, Retention};
 
 use crate::broker::clock::Micros;
 use crate::broker::connections::turn::TimeLimit;
@@ -532,6 +533,14 @@ impl Durability {
     pub fn remove_when_forgotten(&mut self, dir: &Path) {
         if let Some(journal) = &mut self.journal {
             journal.unwanted.push_back((journal.changes.count(), dir.to_owned()));
+        }
+    }
+
+    /// Let the committer remove files that nobody needs any more, each under a name of its own.
+    pub fn remove_files_later(&self, disk: &Arc<dyn Disk>, paths: impl IntoIterator<Item = PathBuf>) {
+        let Some(journal) = &self.journal else { return };
+        for path in paths {
+            journal.committer.remove_file_later(Arc::clone(disk), path);
         }
     }
 

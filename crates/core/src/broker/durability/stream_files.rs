@@ -148,7 +148,7 @@ impl StreamFiles {
 
     /// Remove the files of a log later, one by one, and then its directory. What cannot be removed stays until the next start.
     pub fn remove_later(&self, dir: &Path, committer: &Committer) {
-        committer.remove_later(Arc::clone(&self.disk), dir);
+        committer.remove_folder_later(Arc::clone(&self.disk), dir);
     }
 
     /// Remove the logs that are not `used` by any stream: their queues were deleted, or never kept, before a crash.

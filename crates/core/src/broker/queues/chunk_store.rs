@@ -1,7 +1,8 @@
 //! Memory and disk of the chunks of queues: how much is in memory, and the files of those that are not.
 //!
 //! A chunk on disk takes one slot of a file, the size of a page. The files hold nothing that a restart needs, because
-//! the entries of durable queues are in the journal: they are never synced, and removed at the next start.
+//! the entries of durable queues are in the journal: they are never synced, and removed at the next start. One that is empty
+//! takes another name, and is removed by somebody who may wait for the disk.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -73,8 +74,14 @@ impl ChunkStore {
             disk.remove(&dir.join(name))?;
         }
         let first_slots = (file_bytes.min(FIRST_FILE_BYTES_MAX) / SLOT_BYTES).max(1);
-        self.files = Some(SpillFiles { disk, dir, first_slots, files: Vec::new(), with_room: Vec::new(), used: 0 });
+        self.files = Some(SpillFiles::new(disk, dir, first_slots));
         Ok(())
+    }
+
+    /// The files that nobody needs any more since the last call, and their disk.
+    pub fn take_emptied(&mut self) -> Option<(Arc<dyn Disk>, Vec<PathBuf>)> {
+        let files = self.files.as_mut().filter(|files| !files.emptied.is_empty())?;
+        Some((Arc::clone(&files.disk), std::mem::take(&mut files.emptied)))
     }
 
     /// Whether chunks can leave memory now.
@@ -206,6 +213,10 @@ struct SpillFiles {
     with_room: Vec<usize>,
     /// The number of slots in use.
     used: u64,
+    /// Files that are to be removed, under their last names.
+    emptied: Vec<PathBuf>,
+    /// The number of files that were emptied so far.
+    emptied_count: u64,
 }
 
 #[derive(Debug)]
@@ -215,6 +226,11 @@ struct SpillFile {
 }
 
 impl SpillFiles {
+    fn new(disk: Arc<dyn Disk>, dir: PathBuf, first_slots: usize) -> Self {
+        let (files, with_room, emptied) = (Vec::new(), Vec::new(), Vec::new());
+        Self { disk, dir, first_slots, files, with_room, used: 0, emptied, emptied_count: 0 }
+    }
+
     fn write(&mut self, bytes: &[u8; SLOT_BYTES]) -> std::io::Result<u32> {
         let index = match self.with_room.last() {
             Some(index) => *index,
@@ -278,7 +294,7 @@ impl SpillFiles {
         if count == SLOT_BYTES { Ok(bytes) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
     }
 
-    /// Free a slot. A file without used slots is removed, unless it is the only one with room.
+    /// Free a slot. A file without used slots goes, unless it is the only one with room.
     fn release(&mut self, slot: u32) {
         let (index, within) = self.place_of(slot);
         let slots = self.slots_of(index);
@@ -289,8 +305,11 @@ impl SpillFiles {
             self.with_room.push(index);
         }
         if file.free.len() == slots && (self.with_room.len() > 1 || self.used == 0) {
-            // One that cannot be removed is used again.
-            if self.disk.remove(&self.path(index)).is_ok() {
+            let emptied = self.dir.join(format!("{:08}.empty", self.emptied_count));
+            // One that keeps its name is used again.
+            if self.disk.rename(&self.path(index), &emptied).is_ok() {
+                self.emptied.push(emptied);
+                self.emptied_count += 1;
                 self.with_room.retain(|other| *other != index);
                 self.files[index] = None;
             }
@@ -345,8 +364,7 @@ mod tests {
 
     fn files(first_slots: usize) -> SpillFiles {
         let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
-        let (files, with_room) = (Vec::new(), Vec::new());
-        SpillFiles { disk, dir: PathBuf::from("spilled"), first_slots, files, with_room, used: 0 }
+        SpillFiles::new(disk, PathBuf::from("spilled"), first_slots)
     }
 
     #[test]
@@ -383,5 +401,13 @@ mod tests {
         }
         slots.iter().for_each(|slot| files.release(*slot));
         assert!(files.used == 0 && files.files.iter().flatten().count() <= 1, "one may stay for the next");
+        let mut emptied = files.emptied.clone();
+        emptied.sort();
+        emptied.dedup();
+        assert!(emptied.len() >= FILES_MAX - 1, "each has a name of its own");
+        for path in emptied {
+            files.disk.remove(&path).expect("it is there");
+        }
+        assert!(files.disk.list(&files.dir).expect("the folder").len() <= 1, "nothing else is left");
     }
 }

@@ -411,7 +411,11 @@ mod tests {
         }
         entries.free(&mut store);
         assert_eq!((expected.len(), store.resident_bytes(), store.spilled_bytes()), (0, 0, 0));
-        assert!(disk.paths().is_empty(), "files without entries are removed");
+        let (_, emptied) = store.take_emptied().expect("files without entries");
+        assert!(
+            emptied.iter().all(|path| disk.remove(path).is_ok()) && disk.paths().is_empty(),
+            "nothing else is left"
+        );
     }
 
     #[test]

@@ -109,6 +109,9 @@ impl Broker {
             let queue = String::new();
             self.events.push(Event::MessageLost { queue, reason: format!("{count} entries of queues: {reason}") });
         }
+        if let Some((disk, emptied)) = self.queues.chunks_mut().take_emptied() {
+            self.durability.remove_files_later(&disk, emptied);
+        }
         if !self.can_spill_entries() {
             return;
         }

@@ -7,13 +7,23 @@ use crate::amqp::method::{
 };
 use crate::amqp::{Method, PropertyFields};
 use crate::broker::{BrokerOptions, ConnectionId, Flow, Login};
-use crate::journal::SimulatedDisk;
+use crate::journal::{Disk, SimulatedDisk};
+use std::path::Path;
 
 const MEBIBYTE: u64 = 1 << 20;
 
 fn on_disk(memory_bytes_max: u64) -> TestBroker {
+    on(&SimulatedDisk::new(), memory_bytes_max)
+}
+
+fn on(disk: &SimulatedDisk, memory_bytes_max: u64) -> TestBroker {
     let options = BrokerOptions { memory_bytes_max, output_bytes_max: 16 * 1024, ..BrokerOptions::default() };
-    TestBroker::on_disk(&SimulatedDisk::new(), options).0
+    TestBroker::on_disk(disk, options).0
+}
+
+/// The names of the files that have entries of queues, or had some.
+fn spill_files(disk: &SimulatedDisk) -> Vec<String> {
+    disk.list(Path::new("/data/spill")).unwrap_or_default()
 }
 
 /// Queues bound to amq.fanout, by their names.
@@ -136,7 +146,8 @@ fn clients_that_do_not_read_hold_up_large_messages_of_others_for_a_minute_at_mos
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn entries_that_nobody_reads_wait_on_disk() {
-    let mut world = on_disk(2 * MEBIBYTE);
+    let disk = SimulatedDisk::new();
+    let mut world = on(&disk, 2 * MEBIBYTE);
     let id = world.connect();
     let queues = fan_out(&mut world, id, 50);
     assert_eq!(publish_until_blocked(&mut world, id, 5_000), 5_000, "250,000 entries of 24 bytes, and nobody waits");
@@ -150,6 +161,15 @@ fn entries_that_nobody_reads_wait_on_disk() {
         }
         assert!(taken.into_iter().eq((0..5_000).map(|number| number.to_string())), "all of {queue}, in order");
     }
+    let full = spill_files(&disk).len();
+    assert!(full > 2, "5 MB in files of 1 MiB");
+    for queue in queues {
+        world.send(reader, 1, QueueDelete { queue, no_wait: true, ..Default::default() });
+    }
+    rest(&mut world);
+    assert_eq!(spill_files(&disk).len(), full, "nobody who serves clients removes a file");
+    (0..full).for_each(|_| world.commit());
+    assert_eq!(spill_files(&disk), Vec::<String>::new());
 }
 
 #[test]

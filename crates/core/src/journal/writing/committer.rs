@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::journal::disk::Disk;
-use crate::journal::writing::errands::{Errand, FolderRemoval};
+use crate::journal::writing::errands::{Errand, FileRemoval, FolderRemoval};
 use crate::journal::writing::shared::SharedLog;
 
 /// The pause before a full disk is tried again.
@@ -94,8 +94,13 @@ impl Committer {
         self.queue.commit_once()
     }
 
+    /// Removes a file when all earlier errands are done. One that cannot be removed stays.
+    pub fn remove_file_later(&self, disk: Arc<dyn Disk>, path: PathBuf) {
+        self.queue.add_errand(Box::new(FileRemoval::new(disk, path)));
+    }
+
     /// Removes a folder and the files in it when all earlier errands are done. What cannot be removed stays.
-    pub fn remove_later(&self, disk: Arc<dyn Disk>, dir: &Path) {
+    pub fn remove_folder_later(&self, disk: Arc<dyn Disk>, dir: &Path) {
         self.queue.add_errand(Box::new(FolderRemoval::new(disk, dir)));
     }
 

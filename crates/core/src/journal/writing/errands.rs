@@ -1,4 +1,4 @@
-//! The committer's errands besides committing: it opens logs, and removes the folders of those that are gone.
+//! The committer's errands besides committing: it opens logs, and removes files and the folders of logs that are gone.
 //!
 //! Making the files of a log and removing them takes as long as the disk likes. An event loop leaves both to the committer,
 //! which does one step of an errand after each round of commits, one errand after the other: what is made in a folder
@@ -13,6 +13,25 @@ use crate::journal::disk::Disk;
 pub(crate) trait Errand: Send {
     /// Takes one step. Returns whether there is more to do.
     fn step(&mut self) -> bool;
+}
+
+/// Removes a file. One that cannot be removed stays.
+pub(crate) struct FileRemoval {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+}
+
+impl FileRemoval {
+    pub fn new(disk: Arc<dyn Disk>, path: PathBuf) -> Self {
+        Self { disk, path }
+    }
+}
+
+impl Errand for FileRemoval {
+    fn step(&mut self) -> bool {
+        _ = self.disk.remove(&self.path);
+        false
+    }
 }
 
 /// Removes a folder with the files in it, one in a step. What cannot be removed stays.
