@@ -599,6 +599,25 @@ The output of a connection is its number, the bytes to write, whether it stays o
 socket. One call returns at most 256 KiB per connection and 1.25 MiB in total; a connection may occur twice."""
 
 @final
+class StoredHierarchies:
+    """The hierarchies of all attributes, as a store has them.
+
+    Reading and clearing them releases the interpreter: do both in a thread. Cost: linear in the texts.
+
+    Args:
+        trees: by attribute, the JSON text of an object: value to parent, or to null for a root.
+
+    Raises:
+        ValueError: a text is no such object, or has a cycle or a parent that is not declared."""
+
+    def __new__(cls, trees: Mapping[str, str]) -> StoredHierarchies: ...
+    def attributes(self) -> list[str]:
+        """Return the attributes, sorted."""
+
+    def clear(self) -> None:
+        """Free the memory of the trees."""
+
+@final
 class Broker:
     """The data plane of the AMQP broker: bytes in, bytes out. A process has one, and uses it from one thread.
 
@@ -642,7 +661,7 @@ class Broker:
     def take_longest_call(self) -> tuple[int, str]:
         """Return the microseconds of the longest call since the last question, and its name: `receive queue.bind`."""
 
-    def work(self, now_us: int) -> _BrokerOutput:
+    def work(self, now_us: int, bytes_max: int = 1_048_576) -> _BrokerOutput:
         """Continue deferred work (streams, freeing many messages) for some milliseconds, and expire what is due."""
 
     def fatal(self) -> str | None:
@@ -654,11 +673,10 @@ class Broker:
     def add_vhost(self, name: str) -> None:
         """Add a virtual host, unless it exists."""
 
-    def set_hierarchies(self, hierarchies: Mapping[str, Mapping[str, str | None]], now_us: int) -> None:
-        """Replace all hierarchies: attribute -> value -> parent.
+    def set_hierarchies(self, hierarchies: StoredHierarchies, now_us: int) -> None:
+        """Replace all hierarchies. `hierarchies` has those before then: clear it in a thread.
 
-        Raises:
-            ValueError: one has a cycle, or a parent that is not declared."""
+        Cost: linear in the attributes and the exchanges."""
 
     def stored_keys(self) -> list[str]:
         """Return the keys of the store that bindings name, each once."""
@@ -691,11 +709,11 @@ class Broker:
     ) -> int:
         """Take over a connection after its open-ok; return its number, which no other connection ever has."""
 
-    def receive(self, connection: int, data: Buffer, now_us: int) -> _BrokerOutput:
+    def receive(self, connection: int, data: Buffer, now_us: int, bytes_max: int = 1_048_576) -> _BrokerOutput:
         """Take one read of a socket. An error in it becomes a close in the connection's output."""
 
-    def take_output(self) -> _BrokerOutput:
-        """Return the output of connections that have some now."""
+    def take_output(self, bytes_max: int = 1_048_576) -> _BrokerOutput:
+        """Return the output of connections that have some now; of no further one once it has `bytes_max`."""
 
     def disconnect(self, connection: int, now_us: int) -> None:
         """Remove a connection whose socket is closed."""

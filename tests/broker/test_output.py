@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
+
+import pytest
 
 from tamis._core import Broker, amqp_encode_method
 from tamis.broker.rules import Rules
+from tamis.broker.server import data_plane
 from tamis.broker.server.data_plane import DataPlane
 from tamis.broker.users.access import Access
 from tamis.broker.users.user import ALL, Limits, User
@@ -89,6 +93,19 @@ def test_output_comes_in_bounded_pieces_until_there_is_no_more() -> None:
     assert broker.take_output() == ([], False, False, None)
 
 
+def test_who_has_no_room_gets_the_output_when_there_is_some() -> None:
+    broker, publisher, consumers = fanned_out()
+    assert broker.receive(publisher, publish(), 1, 0)[:2] == ([], True)
+    assert broker.work(1, 0)[:2] == ([], True)
+    seen: list[int] = []
+    has_more = True
+    while has_more:
+        outputs, has_more, *_ = broker.take_output(1)
+        assert len(outputs) == 1
+        seen += [number for number, data, _, _ in outputs if BODY in data]
+    assert sorted(seen) == sorted(consumers)
+
+
 def test_a_socket_that_takes_no_bytes_gets_none_until_it_does() -> None:
     broker, publisher, (paused, *others) = fanned_out()
     broker.set_writable(paused, False)
@@ -129,11 +146,39 @@ class FakeClient:
         self.written += data
 
 
-def test_a_client_whose_write_fails_costs_the_others_nothing() -> None:
+def plane_of(broker: Broker | None, clients: dict[int, FakeClient]) -> DataPlane:
     plane = DataPlane.__new__(DataPlane)
+    plane.clients = clients  # type: ignore[assignment]
+    if broker is not None:
+        plane.broker = broker
+    plane._is_writing = plane._is_flush_wanted = plane._is_work_scheduled = plane._is_turn_scheduled = False
+    plane._room_bytes, plane._alarm = data_plane.TURN_BYTES_MAX, None
+    return plane
+
+
+def test_a_turn_of_the_event_loop_hands_over_so_much_and_the_next_ones_the_remainder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(data_plane, "TURN_BYTES_MAX", 500_000)
+    broker, publisher, consumers = fanned_out()
+    clients = {number: FakeClient(fails=False) for number in (publisher, *consumers)}
+    plane = plane_of(broker, clients)
+    turns: list[int] = []
+
+    async def write() -> None:
+        plane.receive(publisher, publish())
+        while not turns or turns[-1] < sum(len(client.written) for client in clients.values()):
+            turns.append(sum(len(client.written) for client in clients.values()))
+            await asyncio.sleep(0)
+
+    asyncio.run(write())
+    assert all(after - before <= 500_000 + len(BODY) + 1_000 for before, after in pairwise([0, *turns]))
+    assert [clients[number].written.count(BODY) for number in consumers] == [1] * CONSUMERS
+
+
+def test_a_client_whose_write_fails_costs_the_others_nothing() -> None:
     failing, well = FakeClient(fails=True), FakeClient(fails=False)
-    plane.clients = {1: failing, 2: well}  # type: ignore[dict-item]
-    plane._is_flush_wanted = False
+    plane = plane_of(None, {1: failing, 2: well})
     reported: list[dict[str, object]] = []
 
     async def write() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from pika.exceptions import ChannelClosedByBroker
 
 import tamis
 from tamis import QuerySpec
+from tamis._core import Broker, StoredHierarchies
 from tamis.store import Store
 from tests.broker.conftest import RunningBroker, StartBroker
 
@@ -158,6 +161,35 @@ def test_under_follows_the_hierarchy_of_the_store_from_the_next_message_on(
         while not goes_to(channel, "headers", {"grp": "Bonds"}):
             assert time.monotonic() < until
             time.sleep(0.1)
+
+
+def test_a_hierarchy_that_cannot_be_read_is_in_the_log_and_the_one_before_stays(
+    store: Store, broker: RunningBroker, channel: BlockingChannel, tmp_path: Path
+) -> None:
+    store.set_hierarchy("grp", GROUPS)
+    broker.wait_for_log("hierarchies changed", PATIENCE_S)
+    channel.queue_declare("q", exclusive=True)
+    channel.queue_bind("q", "amq.topic", "trades", arguments={"x-query": "grp UNDER 'Options'"})
+    with closing(sqlite3.connect(tmp_path / "tamis.sqlite")) as damaged, damaged:
+        damaged.execute("UPDATE hierarchy_versions SET parents = '{\"American\": 5}', version = version + 1")
+    broker.wait_for_log("store not read", PATIENCE_S)
+    assert goes_to(channel, "q", {"grp": "American"})
+
+
+def test_trees_are_read_once_and_swapped_against_those_before() -> None:
+    trees = StoredHierarchies({"b": '{"x": null}', "a": '{"y": "x", "x": null}'})
+    assert trees.attributes() == ["a", "b"]
+    limits = {"frame_max": 4_096, "channel_max": 1, "message_bytes_max": 1, "memory_bytes_max": 1 << 20}
+    plane = Broker(object(), **limits, seed=1, now_us=0, wall_us=0)
+    plane.set_hierarchies(trees, 0)
+    assert trees.attributes() == [], "there was none before"
+    other = StoredHierarchies({"c": "{}"})
+    plane.set_hierarchies(other, 0)
+    assert other.attributes() == ["a", "b"]
+    other.clear()
+    assert other.attributes() == []
+    with pytest.raises(ValueError, match="a cycle through 'x'"):
+        StoredHierarchies({"a": '{"x": "x"}'})
 
 
 def test_a_binding_that_sees_no_body_cannot_ask_for_it(

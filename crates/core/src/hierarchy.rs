@@ -1,14 +1,17 @@
 //! Dynamic hierarchies (the ITMO paper): groupings of an attribute's values that may change at any time.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::error::EngineError;
+use crate::json;
+use crate::message::Value;
 use crate::query::expr::PropertyName;
 
-/// The tree of one attribute: value → parent. Several roots are allowed.
+/// The tree of one attribute: value → parent. Several roots are allowed. Clones share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hierarchy {
-    parents: HashMap<String, Option<String>>,
+    parents: Arc<HashMap<String, Option<String>>>,
 }
 
 impl Hierarchy {
@@ -32,7 +35,25 @@ impl Hierarchy {
             }
             rooted.extend(walked);
         }
-        Ok(Self { parents })
+        Ok(Self { parents: Arc::new(parents) })
+    }
+
+    /// Reads a tree from a JSON object: value → parent, or null for a root. Cost: linear in the text.
+    ///
+    /// # Errors
+    /// The text is no JSON object of texts and nulls; the errors of [`Self::new`].
+    pub fn from_json(text: &str) -> Result<Self, EngineError> {
+        let members = json::parse_object(text.as_bytes(), &|_| true).map_err(EngineError::Hierarchy)?;
+        let mut parents = HashMap::with_capacity(members.len());
+        for (value, parent) in members {
+            let parent = match parent {
+                Value::Text(parent) => Some(parent.to_string()),
+                Value::Null => None,
+                _ => return Err(EngineError::Hierarchy(format!("expected a text or null as the parent of '{value}'"))),
+            };
+            parents.insert(value.to_string(), parent);
+        }
+        Self::new(parents)
     }
 
     /// True when `value` is in the tree and is `ancestor` or below it. Cost: the depth of `value`.
@@ -88,6 +109,18 @@ mod tests {
         assert!(tree(&[("a", Some("b")), ("b", Some("gone")), ("d", None)]).is_err());
         let forest = tree(&[("a", Some("b")), ("b", Some("d")), ("c", Some("b")), ("d", None), ("e", None)]);
         assert!(forest.is_ok_and(|tree| tree.is_under("c", "d") && !tree.is_under("c", "e")));
+    }
+
+    #[test]
+    fn a_tree_is_read_from_json_or_refused_with_the_reason() {
+        let text = r#"{"American": "Options", "Options": null, "t\u00fcr": "Options"}"#;
+        let expected = tree(&[("American", Some("Options")), ("Options", None), ("t\u{fc}r", Some("Options"))]);
+        assert_eq!(Hierarchy::from_json(text).expect("read"), expected.expect("a tree"));
+        let reason = |text| Hierarchy::from_json(text).expect_err("no tree").to_string();
+        assert!(reason("[]").contains("expected a JSON object"));
+        assert!(reason(r#"{"a": nul"#).contains("at line 1"));
+        assert!(reason(r#"{"a": 5}"#).contains("expected a text or null as the parent of 'a'"));
+        assert!(reason(r#"{"a": "b"}"#).contains("the parent 'b' is not declared"));
     }
 
     #[test]

@@ -28,6 +28,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<arrow::PyIdLists>()?;
     module.add_class::<bitmap::PyBitmap>()?;
     module.add_class::<broker::PyBroker>()?;
+    module.add_class::<broker::PyStoredHierarchies>()?;
     module.add_class::<text::PySignature>()?;
     module.add_class::<journal::PyJournalReader>()?;
     module.add_function(wrap_pyfunction!(broker::broker_limits, module)?)?;

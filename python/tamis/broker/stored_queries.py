@@ -4,12 +4,13 @@ It reads SQLite directly, because loading the store's own package takes half a s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from tamis._core import StoredHierarchies
 
 if TYPE_CHECKING:
     import sqlite3
@@ -19,9 +20,6 @@ QueryText = tuple[str, str]
 
 SILENT: Final[QueryText] = ("selector", "FALSE")
 """The text that stands for a query that is paused or expired."""
-
-Hierarchies = dict[str, dict[str, str | None]]
-"""Attribute -> value -> its parent, or None for a root."""
 
 CHANGES_MAX: Final = 10_000
 """Maximum number of changes per call; the next call returns the remaining ones."""
@@ -120,13 +118,13 @@ class StoredQueries:
             self._expired = (rows[-1][1], rows[-1][0])
         return {key: SILENT for key, _ in rows}
 
-    def changed_hierarchies(self, timeout_s: float) -> Hierarchies | None:
+    def changed_hierarchies(self, timeout_s: float) -> StoredHierarchies | None:
         """Return all hierarchies if one of them has changed since the last call, else None.
 
         Cost: one look-up while nothing has changed.
 
         Raises:
-            LookupError: the store cannot be read; the next call returns the same change.
+            LookupError: the store, or a hierarchy in it, cannot be read; the next call returns the same change.
         """
         if not self._store.is_file():
             return None
@@ -137,9 +135,11 @@ class StoredQueries:
             versions = dict(store.execute(f"SELECT attribute, version {_TREES}"))
             if versions == self._versions:
                 return None
-            trees = {
-                name: json.loads(parents) for name, parents in store.execute(f"SELECT attribute, parents {_TREES}")
-            }
+            texts = dict(store.execute(f"SELECT attribute, parents {_TREES}"))
+        try:
+            trees = StoredHierarchies(texts)
+        except ValueError as error:
+            raise LookupError(f"the hierarchies of the store cannot be read: {error}") from error
         self._versions = versions
         return trees
 

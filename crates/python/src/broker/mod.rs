@@ -2,6 +2,7 @@
 
 mod control;
 mod events;
+mod hierarchies;
 mod metrics;
 mod overview;
 mod settings;
@@ -20,10 +21,10 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use tamis_core::broker::topology::StoredQuery;
 use tamis_core::broker::{self, BrokerOptions, ConnectionId, Flow, Login, RecoveryReport};
 
-use crate::convert;
 use crate::errors::storage_error;
 
 use control::PyControl;
+pub use hierarchies::PyStoredHierarchies;
 use overview::ListPage;
 
 /// The number of bytes after which one call returns no further connection's output, and the time.
@@ -187,11 +188,12 @@ impl PyBroker {
     }
 
     /// Continue deferred work (streams, freeing many messages) for some milliseconds, and expire what is due.
-    fn work<'py>(&mut self, py: Python<'py>, now_us: u64) -> BrokerOutput<'py> {
+    #[pyo3(signature = (now_us, bytes_max=OUTPUT_BYTES_AT_ONCE))]
+    fn work<'py>(&mut self, py: Python<'py>, now_us: u64, bytes_max: usize) -> BrokerOutput<'py> {
         let began = Instant::now();
         self.broker.work(now_us);
         self.note_call("work", began);
-        self.take_output(py)
+        self.take_output(py, bytes_max)
     }
 
     /// Return why the journal has failed; None if it has not. After a failure the process must end.
@@ -209,16 +211,13 @@ impl PyBroker {
         self.broker.stored_keys()
     }
 
-    /// Replace all hierarchies: attribute -> value -> parent.
+    /// Replace all hierarchies. `hierarchies` has those before then: clear it in a thread.
     ///
-    /// Raises:
-    ///     ValueError: one has a cycle, or a parent that is not declared.
-    fn set_hierarchies(&mut self, hierarchies: &Bound<'_, PyAny>, now_us: u64) -> PyResult<()> {
-        let hierarchies = convert::hierarchies(Some(hierarchies))?.unwrap_or_default();
+    /// Cost: linear in the attributes and the exchanges.
+    fn set_hierarchies(&mut self, hierarchies: &mut PyStoredHierarchies, now_us: u64) {
         let began = Instant::now();
-        self.broker.set_hierarchies(hierarchies, now_us);
+        hierarchies.swap(|trees| self.broker.set_hierarchies(trees, now_us));
         self.note_call("set_hierarchies", began);
-        Ok(())
     }
 
     /// Replace the queries of bindings that name one of `queries` (key: language and text).
@@ -278,12 +277,14 @@ impl PyBroker {
     }
 
     /// Take one read of a socket. An error in it becomes a close in the connection's output.
+    #[pyo3(signature = (connection, data, now_us, bytes_max=OUTPUT_BYTES_AT_ONCE))]
     fn receive<'py>(
         &mut self,
         py: Python<'py>,
         connection: u64,
         data: PyBuffer<u8>,
         now_us: u64,
+        bytes_max: usize,
     ) -> PyResult<BrokerOutput<'py>> {
         if !data.is_c_contiguous() {
             return Err(PyValueError::new_err("data: expected bytes in one piece"));
@@ -295,15 +296,16 @@ impl PyBroker {
         let began = Instant::now();
         self.broker.receive(ConnectionId::from_bits(connection), input, now_us);
         self.note_call("receive", began);
-        Ok(self.take_output(py))
+        Ok(self.take_output(py, bytes_max))
     }
 
-    /// Return the output of connections that have some now.
-    fn take_output<'py>(&mut self, py: Python<'py>) -> BrokerOutput<'py> {
+    /// Return the output of connections that have some now; of no further one once it has `bytes_max`.
+    #[pyo3(signature = (bytes_max=OUTPUT_BYTES_AT_ONCE))]
+    fn take_output<'py>(&mut self, py: Python<'py>, bytes_max: usize) -> BrokerOutput<'py> {
         let began = Instant::now();
         self.broker.take_dirty(&mut self.dirty);
         let mut connections = std::mem::take(&mut self.dirty).into_iter();
-        let (mut outputs, mut left) = (Vec::new(), OUTPUT_BYTES_AT_ONCE);
+        let (mut outputs, mut left) = (Vec::new(), bytes_max.min(OUTPUT_BYTES_AT_ONCE));
         while left > 0
             && began.elapsed() < OUTPUT_TIME_AT_ONCE
             && let Some(id) = connections.next()

@@ -22,8 +22,10 @@ READ_BYTES = 256 * 1024
 """Size of the buffer that all connections share: every read is handed over before the next one begins."""
 CONNECTION_BYTES = 8 * 1024
 """Memory of a connection outside the data plane: its transport, its socket, and what belongs to them."""
-FLUSH_S_MAX = 0.004
-"""Time after which sockets are read again before more is written."""
+TURN_BYTES_MAX = 3 << 20
+"""Output that is handed to sockets in one turn of the event loop, about. The system copies it when the turn ends."""
+WRITE_BYTES = 4096
+"""The bytes for which each write counts beside its own: it takes as long as copying them."""
 ALARM_S_MIN, ALARM_S_MAX = 0.001, 3600.0
 """Shortest and longest sleep until something expires: what expires in the same millisecond is done in one call."""
 
@@ -73,7 +75,8 @@ class DataPlane:
             self.broker.add_vhost(vhost)
         self.clients: dict[int, ClientConnection] = {}
         self.read_buffer = memoryview(bytearray(READ_BYTES))
-        self._is_writing = self._is_flush_wanted = self._is_work_scheduled = False
+        self._is_writing = self._is_flush_wanted = self._is_work_scheduled = self._is_turn_scheduled = False
+        self._room_bytes = TURN_BYTES_MAX
         self._alarm: asyncio.TimerHandle | None = None
 
     def receive(self, number: int, data: memoryview | bytes) -> None:
@@ -81,13 +84,13 @@ class DataPlane:
 
         A transport never reads while it writes, so this is never called from within `_write`.
         """
-        self._write(self.broker.receive(number, data, now_us()))
+        self._write(self.broker.receive(number, data, now_us(), self._room_bytes))
 
     def flush(self) -> None:
         """Write all output of the data plane. Called while output is being written, it adds a round to that."""
         self._is_flush_wanted = True
         if not self._is_writing:
-            self._write(self.broker.take_output())
+            self._write(self.broker.take_output(self._room_bytes))
 
     def close(self, number: int, reason: str) -> None:
         """Close a connection with 320 (connection-forced). `flush` writes it."""
@@ -97,14 +100,14 @@ class DataPlane:
         """Write `output` and what follows, until there is no more or sockets have to be read again."""
         self._is_writing = True
         try:
-            began_us = now_us()
-            while self._write_round(output):
-                if now_us() - began_us > FLUSH_S_MAX * 1e6:
-                    asyncio.get_running_loop().call_soon(self.flush)
-                    break
-                output = self.broker.take_output()
+            while self._write_round(output) and self._room_bytes:
+                output = self.broker.take_output(self._room_bytes)
         finally:
             self._is_writing = False
+        # What waits is written when the sockets have been looked after.
+        if not self._room_bytes and not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
         has_work = output[2]
         if has_work and not self._is_work_scheduled:
             self._is_work_scheduled = True
@@ -117,6 +120,7 @@ class DataPlane:
         if alarm_us is not None:
             self._set_alarm(alarm_us)
         for number, data, is_open, wants_input in connections:
+            self._room_bytes = max(0, self._room_bytes - len(data) - WRITE_BYTES)
             if client := self.clients.get(number):
                 try:
                     client.write(data, is_open, wants_input)
@@ -125,6 +129,12 @@ class DataPlane:
                     context = {"message": "writing to a client failed", "exception": error}
                     asyncio.get_running_loop().call_exception_handler(context)
         return has_more or self._is_flush_wanted
+
+    def _next_turn(self) -> None:
+        """Write on, in another turn of the event loop."""
+        self._is_turn_scheduled = False
+        self._room_bytes = TURN_BYTES_MAX
+        self.flush()
 
     def _set_alarm(self, alarm_us: int) -> None:
         """Wake up at this time, because something expires then, and not at the time set before."""
@@ -141,4 +151,4 @@ class DataPlane:
     def _work(self) -> None:
         """Continue deferred work, between what comes from clients."""
         self._is_work_scheduled = False
-        self._write(self.broker.work(now_us()))
+        self._write(self.broker.work(now_us(), self._room_bytes))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from tamis._core import StoredHierarchies
 from tamis.broker.log import Log
 from tamis.broker.server.data_plane import DataPlane, now_us
-from tamis.broker.stored_queries import Hierarchies, QueryText, StoredQueries
+from tamis.broker.stored_queries import QueryText, StoredQueries
 
 TIMEOUT_S = 1.0
 """Maximum time that a writer may lock the store before reading is put off to the next check."""
@@ -36,7 +37,8 @@ class StoreWatch:
         if self._queries is None:
             return
         try:
-            self._follow(self._queries.changed_hierarchies(TIMEOUT_S))
+            if (hierarchies := self._queries.changed_hierarchies(TIMEOUT_S)) is not None:
+                self._follow(hierarchies)
             self._pending = self._queries.begin(self._broker.stored_keys(), TIMEOUT_S)
         except LookupError as error:
             self._failed(error)
@@ -52,7 +54,7 @@ class StoreWatch:
             reading = asyncio.get_running_loop().run_in_executor(None, _changes, self._queries)
             reading.add_done_callback(self._read)
 
-    def _read(self, reading: asyncio.Future[tuple[Hierarchies | None, dict[str, QueryText]]]) -> None:
+    def _read(self, reading: asyncio.Future[tuple[StoredHierarchies | None, dict[str, QueryText]]]) -> None:
         self._is_reading = False
         if reading.cancelled():
             return
@@ -63,7 +65,10 @@ class StoreWatch:
             return
         self._last_error = ""
         hierarchies, queries = reading.result()
-        self._follow(hierarchies)
+        if hierarchies is not None:
+            self._follow(hierarchies)
+            # It has those before now, which may be many values.
+            asyncio.get_running_loop().run_in_executor(None, hierarchies.clear)
         self._pending = queries
         self._rebind_all()
 
@@ -73,11 +78,11 @@ class StoreWatch:
             self._log.warning("store not read", reason=str(error))
         self._last_error = str(error)
 
-    def _follow(self, hierarchies: Hierarchies | None) -> None:
-        """Let all queries follow these hierarchies from the next message on; None: they are as before."""
-        if hierarchies is not None:
-            self._broker.set_hierarchies(hierarchies, now_us())
-            self._log.info("hierarchies changed", attributes=sorted(hierarchies))
+    def _follow(self, hierarchies: StoredHierarchies) -> None:
+        """Let all queries follow these hierarchies from the next message on. Afterwards they are those before."""
+        attributes = hierarchies.attributes()
+        self._broker.set_hierarchies(hierarchies, now_us())
+        self._log.info("hierarchies changed", attributes=attributes)
 
     def _rebind_all(self) -> None:
         """Update all bindings, some at a time: clients have their turn in between."""
@@ -108,6 +113,6 @@ class StoreWatch:
         return False
 
 
-def _changes(queries: StoredQueries) -> tuple[Hierarchies | None, dict[str, QueryText]]:
+def _changes(queries: StoredQueries) -> tuple[StoredHierarchies | None, dict[str, QueryText]]:
     """Return the hierarchies if they have changed, and the queries that have."""
     return queries.changed_hierarchies(TIMEOUT_S), queries.changes(TIMEOUT_S)

@@ -26,13 +26,17 @@ const DROPPED_AT_ONCE: usize = 256;
 
 impl Broker {
     /// Put a message of this size at the end of a queue, or deliver it to a consumer that waits. Takes one reference to the
-    /// message. It lives for its own time or for the queue's, whichever is shorter. Returns whether a consumer has it.
+    /// message. It lives for its own time or for the queue's, whichever is shorter. Returns whether a consumer has it. When the
+    /// turn is over, it waits in the queue until the end of the call or for another, unless it could not stay there.
     #[inline]
     pub(crate) fn enqueue(&mut self, queue: QueueId, message: MessageId, size: usize, own_ms: Option<u64>) -> bool {
         let it = &mut self.queues[queue];
         let expires = it.expiry(self.clock.now(), own_ms);
         let entry = it.next_entry(message, expires);
-        if it.may_pass()
+        let may_pass = it.may_pass();
+        let is_late = self.turn.is_over() && !it.policy.is_bounded() && expires > self.clock.now();
+        if may_pass
+            && !is_late
             && let Some(consumer) = self.taker(queue)
             && !self.awaits_memory(queue, consumer, size)
         {
@@ -45,6 +49,9 @@ impl Broker {
         }
         if expires != NEVER {
             self.queues.set_timer(queue);
+        }
+        if may_pass && is_late {
+            self.queues.schedule(queue);
         }
         false
     }

@@ -1,5 +1,7 @@
 //! Keeps bindings up to date with the store: the queries that they name, and the hierarchies of attributes.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 
 use crate::amqp::AmqpError;
@@ -37,10 +39,12 @@ impl Broker {
         Ok(replaced)
     }
 
-    /// Use these hierarchies instead of the ones before, from the next message on.
-    pub fn set_hierarchies(&mut self, hierarchies: Hierarchies, now: Micros) {
+    /// Use these hierarchies instead of the ones before, from the next message on. Returns those: dropping many values takes
+    /// long. Cost: linear in the attributes, the exchanges and the streams with readers.
+    pub fn set_hierarchies(&mut self, hierarchies: Hierarchies, now: Micros) -> Arc<Hierarchies> {
         self.clock.advance(now);
-        self.topology.set_hierarchies(hierarchies);
+        let before = self.topology.set_hierarchies(hierarchies);
         self.set_hierarchies_of_readers();
+        before
     }
 }

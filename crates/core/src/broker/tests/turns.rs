@@ -1,8 +1,9 @@
 //! A connection that asks for much at once: others have their turn in between.
 
-use super::client::{TestBroker, closed, names, published, table};
+use super::client::{TestBroker, bodies, closed, names, published, table};
+use super::memory::rest;
 use crate::amqp::method::{BasicConsume, ExchangeDeclare, QueueBind, QueueDeclare};
-use crate::amqp::{FieldValue, PropertyFields};
+use crate::amqp::{FieldValue, PropertyFields, RawTable};
 use crate::broker::{BrokerOptions, ConnectionId};
 use crate::testing::or_few;
 
@@ -49,6 +50,54 @@ fn a_read_with_thousands_of_bindings_is_done_a_little_at_a_time() {
     }
     assert_eq!((bound(&world, "bound"), names(&world.seen(id))), (5_000, vec!["queue.declare-ok"]));
     assert!(turns > 8, "{turns} turns");
+}
+
+/// Queues bound to amq.fanout, each with a consumer on a connection of its own.
+fn consumers(world: &mut TestBroker, count: usize, arguments: RawTable<'static>) -> Vec<ConnectionId> {
+    let connect = |number: usize| {
+        let id = world.connect();
+        let queue = &*Box::leak(format!("q{number}").into_boxed_str());
+        world.send(id, 1, QueueDeclare { queue, arguments, ..Default::default() });
+        world.send(id, 1, QueueBind { queue, exchange: "amq.fanout", no_wait: true, ..Default::default() });
+        world.send(id, 1, BasicConsume { queue, no_ack: true, ..Default::default() });
+        rest(world);
+        assert_eq!(names(&world.seen(id)).last(), Some(&"basic.consume-ok"));
+        id
+    };
+    (0..count).map(connect).collect()
+}
+
+#[test]
+fn a_large_message_to_many_that_wait_is_delivered_a_little_at_a_time() {
+    let mut world = TestBroker::new(BrokerOptions { turn_budget: 64, ..BrokerOptions::default() });
+    let readers = consumers(&mut world, 20, RawTable::default());
+    let publisher = world.connect();
+    rest(&mut world);
+    world.publish(publisher, "amq.fanout", "", &[b'x'; 20_000]);
+    let delivered = |world: &TestBroker| world.broker.metrics().delivered;
+    let mut before = 0;
+    while world.broker.has_work() {
+        world.broker.work(0);
+        assert!(delivered(&world) - before < 15, "{} of 10 steps in one call", delivered(&world) - before);
+        before = delivered(&world);
+    }
+    for id in readers {
+        assert_eq!(bodies(&world.seen(id)).len(), 1);
+    }
+}
+
+#[test]
+fn what_could_not_stay_in_its_queue_is_delivered_at_once() {
+    for limit in ["x-max-length", "x-message-ttl"] {
+        let mut world = TestBroker::new(BrokerOptions { turn_budget: 64, ..BrokerOptions::default() });
+        let readers = consumers(&mut world, 20, table(&[(limit, FieldValue::I32(0))]));
+        let publisher = world.connect();
+        rest(&mut world);
+        world.publish(publisher, "amq.fanout", "", &[b'x'; 20_000]);
+        rest(&mut world);
+        let all: Vec<usize> = readers.iter().map(|id| bodies(&world.seen(*id)).len()).collect();
+        assert_eq!(all, [1; 20], "{limit}");
+    }
 }
 
 #[test]
