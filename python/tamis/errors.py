@@ -61,12 +61,16 @@ class NotAllowedError(StoreError):
     """An owner may not change a query of another owner; the text says whose it is."""
 
 
-class StoreBusyError(StoreError):
-    """Another process has held the store for longer than a writer waits. Nothing was changed; try again later."""
+class StoreUnavailableError(StoreError):
+    """The store cannot be used right now. What was not committed does not count; try again later."""
 
 
-class StoreLostError(StoreError):
-    """The server of a store went away while it was used. What was not committed does not count; it may come back."""
+class StoreBusyError(StoreUnavailableError):
+    """Another process has held the store for longer than a writer waits. Nothing was changed."""
+
+
+class StoreLostError(StoreUnavailableError):
+    """The server of a store went away while it was used; it may come back."""
 
 
 class SnapshotError(TamisError):

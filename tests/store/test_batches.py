@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from tamis.query import QuerySpec
 from tamis.store import BatchCounts, BatchResult, Store
 from tamis.store import batches as batches_module
+from tamis.store import outbox as outbox_module
 from tamis.store_place import ServerUrl
 from tests.store.rows import dead_letter, message, notification, result
 
@@ -131,6 +132,20 @@ def test_another_message_at_the_same_place_is_told_with_its_own_text(frost: Stor
     assert [record.body for record in frost.notifications()] == ["replaced", "body 0"]
     assert len(frost.deliveries()) == len(frost.dead_letters()) == 2
     assert {due.notification.body for due in frost.due_deliveries("outbox", 9)} == {"replaced", "body 0"}
+
+
+def test_a_page_of_due_deliveries_ends_with_the_message_that_is_too_much(
+    frost: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frost.pin_batch("s", 0)
+    abouts = [message(number)._replace(body="x" * 1_000) for number in range(7)]
+    frost.commit_batch("s", 0, result(abouts))
+    assert len(frost.due_deliveries("outbox", 9)) == 7
+    monkeypatch.setattr(outbox_module, "PAGE_CHARACTERS", 2_500)
+    assert [due.notification.offset for due in frost.due_deliveries("outbox", 9)] == [0, 1, 2]
+    assert len(frost.due_deliveries("outbox", 2)) == 2
+    monkeypatch.setattr(outbox_module, "PAGE_CHARACTERS", 1)
+    assert len(frost.due_deliveries("outbox", 9)) == 1
 
 
 def test_a_notification_is_as_old_as_the_commit_and_not_as_its_beginning(

@@ -56,6 +56,7 @@ class SourceOptions:
         topic: the topic of every message.
         stop_words: ``english``, ``none``, words separated by commas, or ``@file``; left out of signatures.
         max_messages: maximum number of messages in one micro-batch.
+        max_bytes: a micro-batch ends with the message that makes it as large as this.
         signature: whether rows have the column `signature`.
         xml: whether the column `xml` has a document of each message; else it is null.
     """
@@ -63,6 +64,7 @@ class SourceOptions:
     topic: str = option("")
     stop_words: str = option("english", in_pipeline=False)
     max_messages: int = option(10_000, minimum=1)
+    max_bytes: int = option(256 << 20, minimum=1)
     signature: bool = option(False, in_pipeline=False)
     xml: bool = option(False)
 

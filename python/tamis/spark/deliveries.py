@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable
 
-from tamis.errors import StoreBusyError, StoreLostError
+from tamis.errors import StoreUnavailableError
 from tamis.notify.dispatch import Dispatcher
 from tamis.spark.progress import RunTally
 
@@ -103,7 +103,7 @@ class _DeliveryThread(threading.Thread):
         while not self._abandon.is_set():
             try:
                 counts = self.dispatcher.deliver(LIMIT, self._abandon.is_set)
-            except (StoreBusyError, StoreLostError) as error:  # it is tried again after a while
+            except StoreUnavailableError as error:  # it is tried again after a while
                 self.troubles = {self.dispatcher.name: str(error)}
                 return
             self.troubles = dict(counts.troubles)

@@ -23,7 +23,7 @@ from tamis.adapters.adapter import Adapter
 from tamis.adapters.http_thread import HttpThread
 from tamis.adapters.manager import LOOK_INTERVAL_S, AdapterManager
 from tamis.config.apply import apply_config
-from tamis.errors import StoreBusyError, StoreLostError, TamisError
+from tamis.errors import StoreUnavailableError, TamisError
 from tamis.notify.engine import NotificationEngine
 from tamis.notify.unsubscribe import Links, application
 from tamis.spark.batch import process_batch
@@ -251,7 +251,7 @@ class _Run:
     def _manage(self) -> None:
         try:
             self._manager.look()
-        except (StoreBusyError, StoreLostError) as error:
+        except StoreUnavailableError as error:
             _log.warning("%s; the adapters go on", error)
 
     def close(self, *, drain: bool, stop: threading.Event) -> None:
@@ -307,7 +307,7 @@ class _Run:
             self._store.report_adapter(
                 adapter, "running", error=report.unpublished, read_count=report.read, dead_count=report.dead
             )
-        except (StoreBusyError, StoreLostError):
+        except StoreUnavailableError:
             raise  # the adapter fails with the reason, and the batch is tried again later
         except (TamisError, OSError) as error:
             self._fatal = error  # not the adapter's fault: it would only fail again

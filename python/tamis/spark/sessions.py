@@ -70,7 +70,7 @@ _ALWAYS = {
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     "spark.sql.streaming.stopTimeout": "10s",
     "spark.driver.memory": "2g",
-    "spark.driver.maxResultSize": "0",  # the rows of a batch are bounded by its adapter's max_messages
+    "spark.driver.maxResultSize": "0",  # its adapter's max_messages and max_bytes bound what a batch returns
 }
 
 

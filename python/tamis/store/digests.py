@@ -61,7 +61,7 @@ class Digests(Database):
             return [digest for (digest,) in connection.execute(digests) if digest]
 
     def due_digest(self, name: str, digest: str, limit: int, now: datetime) -> list[DueDelivery]:
-        """Return up to `limit` deliveries of one digest whose time has come, the oldest first."""
+        """Return up to `limit` deliveries of one digest whose time has come, the oldest first, as `due_deliveries`."""
         due = and_(_d.name == name, _PENDING, _d.digest == digest, _d.next_attempt_at <= now)
         with self._read() as connection:
             return due_records(connection, due_query(due, limit, _d.id))

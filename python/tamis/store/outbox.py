@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, literal, or_, select, update
 
 from tamis.store.database import Database, chunks
 from tamis.store.dialect import insert_or_update
@@ -38,6 +38,11 @@ _SHOWN = select(outbox.c.seq).join(batches, TO_BATCH).where(TO_MESSAGE).correlat
 IS_SHOWN = or_(_SHOWN.exists(), ~_ABOUT.exists())
 """Whether a message counts: a batch that is done has told of it, or it was found again, so nobody is told twice."""
 
+PAGE_CHARACTERS = 64 << 20
+"""The size of the messages with which a page of due deliveries ends."""
+_LONG = ("properties", "body", "xml")
+"""The columns of a message that may be long."""
+
 _d = deliveries.c
 _PENDING = _d.state == "pending"
 
@@ -49,6 +54,8 @@ class Outbox(Database):
         self, name: str, limit: int, now: datetime | None = None, which: Which = "all"
     ) -> list[DueDelivery]:
         """Return up to `limit` pending deliveries of the channel `name` whose time has come, the longest due first.
+
+        They end with the one that makes their messages as large as `PAGE_CHARACTERS`.
 
         Args:
             name: the channel.
@@ -199,12 +206,21 @@ class Outbox(Database):
 
 
 def due_query(due: ColumnElement[bool], limit: int, *order: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
-    """Return a SELECT of the first `limit` deliveries that `due` selects, with their notifications, in this order."""
+    """Return a SELECT of the first `limit` deliveries that `due` selects, with their notifications, in this order.
+
+    They are fewer where their messages are large: they end with the one that makes them as large as `PAGE_CHARACTERS`.
+    """
     columns = (_d.id, _d.attempts, _d.recipients, _d.notification_id, _d.next_attempt_at)
     first = select(*columns).where(due).order_by(*order).limit(limit).subquery()
-    more = (first.c.id.label("delivery_id"), first.c.attempts, first.c.recipients, query_versions.c.owner)
-    statement = notification_query(*more).join(first, first.c.notification_id == outbox.c.notification_id)
-    return statement.order_by(*(first.c[column.key] for column in order if column.key))
+    names = [column.key for column in order if column.key]
+    size = sum((func.coalesce(func.length(messages.c[name]), 0) for name in _LONG), literal(0))
+    before = func.sum(size).over(order_by=[first.c[name] for name in names], rows=(None, -1))
+    sizes = select(first, func.coalesce(before, 0).label("before"))
+    sizes = sizes.join(outbox, outbox.c.notification_id == first.c.notification_id)
+    page = sizes.join(messages, TO_MESSAGE).join(batches, TO_BATCH).subquery()
+    more = (page.c.id.label("delivery_id"), page.c.attempts, page.c.recipients, query_versions.c.owner)
+    statement = notification_query(*more).join(page, page.c.notification_id == outbox.c.notification_id)
+    return statement.where(page.c.before < PAGE_CHARACTERS).order_by(*(page.c[name] for name in names))
 
 
 def due_records(connection: Connection, due: Select[*tuple[Any, ...]]) -> list[DueDelivery]:

@@ -88,6 +88,7 @@ class JournalSource(Source):
         """Implement `Source.latest`; what is synced is settled. Numbers of removed records do not count as messages.
 
         Without progress it always returns a new offset: the position of "next" must be fixed before the next message.
+        Cost: of a log with more than `max_bytes`, what the batch reads is read to find its end.
         """
         del settled
         reader = self._open()
@@ -97,10 +98,22 @@ class JournalSource(Source):
         if ceiling is not None:
             end = min(end, progress_of(ceiling).get(self.options.path, [end])[0])
         if limit is not None:
-            end = min(end, max(at, reader.first_sequence()) + limit)
+            end = self._end_by_bytes(at, min(end, max(at, reader.first_sequence()) + limit))
         if progress is not None and end <= at:
             return start
         return offset_of({self.options.path: [max(at, end), str(reader.log_id), at]})
+
+    def _end_by_bytes(self, at: int, end: int) -> int:
+        """Return the number behind the record that makes a batch from `at` as large as `max_bytes`, at most `end`."""
+        left = self.options.max_bytes
+        if sum(Path(file).stat().st_size for file in self.files()) <= left:
+            return end
+        for record in self._records(at, end):
+            if not isinstance(record, Row):
+                left -= len(record[3])
+                if left <= 0:
+                    return record[0] + 1
+        return end
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
         """Implement `Source.plan`: slices with equal numbers of messages. Removed ones are in the first slice."""

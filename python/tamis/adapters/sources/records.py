@@ -130,7 +130,7 @@ class RecordSource(FileSource):
                 del progress[path]
         for path, problem in problems.items():
             progress[path] = _place(progress, path)._replace(problem=problem).plain()
-        for new in _allot(waiting, self.separator, limit):
+        for new in waiting if limit is None else _allot(waiting, self.separator, limit, self.options.max_bytes):
             with open_file(new.path) as file:
                 begin = new.start if new.path in moved else None
                 progress[new.path] = Place(new.end, mark_of(file, new.end), None, begin).plain()
@@ -377,25 +377,27 @@ def next_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int
     return end
 
 
-def _allot(waiting: list[Range], separator: bytes, limit: int | None) -> Iterator[Range]:
-    """Cut what is new to `limit` messages. The files share the limit; what one does not use goes to the others."""
-    if limit is None:
-        yield from waiting
-        return
-    left = limit
+def _allot(waiting: list[Range], separator: bytes, limit: int, bytes_max: int) -> Iterator[Range]:
+    """Cut what is new to `limit` messages, and to the message that reaches `bytes_max`.
+
+    The files share both; what one does not use goes to the others.
+    """
+    left, bytes_left = limit, bytes_max
     ordered = sorted(waiting, key=lambda new: new.end - new.start)
     for index, new in enumerate(ordered):
-        if left == 0:
+        if left == 0 or bytes_left <= 0:
             return
-        share = max(1, left // (len(ordered) - index))
+        files = len(ordered) - index
         with open_file(new.path) as file:
-            end, count = _nth_boundary(file, new, separator, share)
+            end, count = _nth_boundary(file, new, separator, max(1, left // files), max(1, bytes_left // files))
         left -= count
+        bytes_left -= end - new.start
         yield Range(new.path, new.start, end)
 
 
-def _nth_boundary(file: BinaryIO, piece: Range, separator: bytes, count: int) -> tuple[int, int]:
-    """Return the end of the first `count` messages of a range, and the number of messages before it."""
+def _nth_boundary(file: BinaryIO, piece: Range, separator: bytes, count: int, bytes_max: int) -> tuple[int, int]:
+    """Return the end of the first `count` messages of a range, or of the one that reaches `bytes_max` if that is
+    before, and the number of messages before it."""
     position, low, message_count = piece.start, piece.start, 0
     while low < piece.end:
         file.seek(low)
@@ -403,8 +405,8 @@ def _nth_boundary(file: BinaryIO, piece: Range, separator: bytes, count: int) ->
         index = chunk.find(separator)
         while index >= 0:
             position, message_count = low + index + 1, message_count + 1
-            if message_count == count:
-                return position, count
+            if message_count == count or position - piece.start >= bytes_max:
+                return position, message_count
             index = chunk.find(separator, index + 1)
         if low + len(chunk) >= piece.end or not chunk:
             break

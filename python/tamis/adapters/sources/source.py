@@ -123,7 +123,7 @@ class Source(ABC):
 
         Args:
             start: where the batch begins; everything before it has been processed, and is not read again.
-            limit: maximum number of messages; None for all.
+            limit: maximum number of messages; None for all. With a limit, `max_bytes` of the options holds as well.
             ceiling: the batch does not go beyond this.
             settled: the end of every file is the end of its last message, however young the file is.
 

@@ -72,11 +72,11 @@ class WholeFileSource(FileSource):
         for folder, listing in self.folders.look(fresh=settled):
             last = progress.get(folder)
             seen[folder] = news = self._since(folder, listing, _key(last))
-            for key, _ in _after(news, _key(last)):
+            for key, size_bytes in _after(news, _key(last)):
                 if bounds is not None and key > _key(bounds.get(folder)):
                     continue
                 if settled or key[0] < listing.at_ns - settle_ns:
-                    new_files.append((key[0], folder, key[1]))
+                    new_files.append((key[0], folder, key[1], size_bytes))
                 else:
                     listing.stale_at = min(listing.stale_at, self.folders.clock() + self.settle_s)
             if last and last[2:]:
@@ -85,8 +85,12 @@ class WholeFileSource(FileSource):
         for folder, problem in self.folders.problems.items():
             if _problem(progress.get(folder)) != problem and (bounds is None or folder in bounds):
                 progress[folder], is_changed = [*_key(progress.get(folder)), problem], True
-        for changed_ns, folder, name in sorted(new_files)[:limit]:
+        bytes_left = self.options.max_bytes
+        for changed_ns, folder, name, size_bytes in sorted(new_files)[:limit]:
             progress[folder], is_changed = [changed_ns, name], True
+            bytes_left -= size_bytes
+            if limit is not None and bytes_left <= 0:
+                break
         if not is_changed:
             return start
         return offset_of({folder: last for folder, last in progress.items() if os.path.isdir(folder)})  # noqa: PTH112

@@ -154,7 +154,7 @@ class AmqpSource(LiveSource):
             for method, properties, body in arrived:
                 if (key := self._key(method, properties, body)) is not None:
                     spool.add([self._item(key, method, properties, body)])
-        last = spool.last(0, None)
+        last = spool.newest()
         self._unacknowledged.extend((last, method.delivery_tag) for method, _, _ in arrived)
         if last == 0:
             self.processed(last)  # every message was known before

@@ -212,7 +212,7 @@ class KafkaSource(LiveSource):
         self._assigned = {(one.topic, one.partition) for one in partitions}
         self._ended = set()
         positions = {(one.topic, one.partition): one.offset for one in partitions}
-        if last := spool.last(0, None):
+        if last := spool.newest():
             self._uncommitted.append((last, positions))
         else:
             self._commit(consumer, positions)
@@ -273,7 +273,7 @@ class KafkaSource(LiveSource):
                 spool.add(items)
                 for partition, end in positions.items():
                     spool.set_state(_state(*partition), end)
-            self._uncommitted.append((spool.last(0, None), positions))
+            self._uncommitted.append((spool.newest(), positions))
             for partition, end in positions.items():
                 self._note_end(consumer, partition, end)
         return len(items)

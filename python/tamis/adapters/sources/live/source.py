@@ -183,7 +183,7 @@ class LiveSource(Source):
             spool.forget(number)
             self._forgotten = number
         problem = None if ceiling is not None else self._look_if_due(spool)
-        end = spool.last(number, limit)
+        end = max(number, spool.newest() if limit is None else spool.last(number, limit, self.options.max_bytes))
         if ceiling is not None:
             end = min(end, self._number(spool, ceiling))
         if end > number:
