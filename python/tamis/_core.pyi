@@ -24,6 +24,7 @@ __all__ = [
     "KeyArray",
     "Query",
     "Signature",
+    "StoredHierarchies",
     "__version__",
     "amqp_decode_frame",
     "amqp_encode_method",

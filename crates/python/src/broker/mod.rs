@@ -27,7 +27,8 @@ use control::PyControl;
 pub use hierarchies::PyStoredHierarchies;
 use overview::ListPage;
 
-/// The number of bytes after which one call returns no further connection's output, and the time.
+/// The number of bytes after which one call returns no further connection's output, and the time. The signatures of calls
+/// repeat the number.
 const OUTPUT_BYTES_AT_ONCE: usize = 1024 * 1024;
 const OUTPUT_TIME_AT_ONCE: Duration = Duration::from_millis(2);
 
@@ -188,7 +189,7 @@ impl PyBroker {
     }
 
     /// Continue deferred work (streams, freeing many messages) for some milliseconds, and expire what is due.
-    #[pyo3(signature = (now_us, bytes_max=OUTPUT_BYTES_AT_ONCE))]
+    #[pyo3(signature = (now_us, bytes_max=1_048_576))]
     fn work<'py>(&mut self, py: Python<'py>, now_us: u64, bytes_max: usize) -> BrokerOutput<'py> {
         let began = Instant::now();
         self.broker.work(now_us);
@@ -277,7 +278,7 @@ impl PyBroker {
     }
 
     /// Take one read of a socket. An error in it becomes a close in the connection's output.
-    #[pyo3(signature = (connection, data, now_us, bytes_max=OUTPUT_BYTES_AT_ONCE))]
+    #[pyo3(signature = (connection, data, now_us, bytes_max=1_048_576))]
     fn receive<'py>(
         &mut self,
         py: Python<'py>,
@@ -300,7 +301,7 @@ impl PyBroker {
     }
 
     /// Return the output of connections that have some now; of no further one once it has `bytes_max`.
-    #[pyo3(signature = (bytes_max=OUTPUT_BYTES_AT_ONCE))]
+    #[pyo3(signature = (bytes_max=1_048_576))]
     fn take_output<'py>(&mut self, py: Python<'py>, bytes_max: usize) -> BrokerOutput<'py> {
         let began = Instant::now();
         self.broker.take_dirty(&mut self.dirty);

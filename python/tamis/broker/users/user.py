@@ -11,7 +11,7 @@ from tamis.errors import AccessError
 
 NAME_BYTES_MAX = 255
 ROLES = ("administrator", "monitoring", "management")
-"""The rights of a user over HTTP: do everything, see everything, or see what belongs to it."""
+"""The rights of a user over HTTP: do everything, see everything, or nothing: `management` is taken from RabbitMQ's users."""
 
 
 @dataclass(frozen=True)
