@@ -11,7 +11,7 @@ from tamis.errors import AccessError
 
 NAME_BYTES_MAX = 255
 ROLES = ("administrator", "monitoring", "management")
-"""The rights of a user over HTTP: do everything, see everything, or nothing: `management` is taken from RabbitMQ's users."""
+"""The rights of a user over HTTP: do everything, see everything, or nothing (`management`, a role of RabbitMQ)."""
 
 
 @dataclass(frozen=True)
