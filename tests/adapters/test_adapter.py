@@ -51,6 +51,7 @@ def test_an_adapter_is_what_its_configuration_says(tmp_path: Path) -> None:
         "topic": "ticks",
         "stop_words": "english",
         "max_messages": "7",
+        "max_bytes": "268435456",
         "body_field": "text",
     }
     assert adapter.source().options.max_messages == 7
