@@ -15,7 +15,7 @@ const MESSAGES: usize = 100;
 /// The name of a shape, its share of the number of queries (1 / n), and what makes one query and one message.
 type Recipe = (&'static str, usize, fn(&mut SplitMix64, f64) -> String, fn(&mut SplitMix64) -> Properties);
 
-const RECIPES: [Recipe; 32] = [
+const RECIPES: [Recipe; 35] = [
     ("rectangles", 1, rectangle, point),
     ("windows of one number", 1, window, number),
     ("windows of time", 1, time_window, instant),
@@ -45,6 +45,9 @@ const RECIPES: [Recipe; 32] = [
     ("LIKE", 10, like, text),
     ("not one value", 1, not_one_value, symbols),
     ("a beginning", 10, beginning, text),
+    ("a word", 10, one_word, words),
+    ("a phrase", 10, phrase, words),
+    ("two words near each other", 10, near, words),
     ("presence of a rare attribute", 1, presence, rare_message),
     ("absence of two usual attributes", 1, absence, symbols_but_two),
     ("boxes of three dimensions", 1, cuboid, three_numbers),
@@ -396,6 +399,28 @@ fn like(random: &mut SplitMix64, _: f64) -> String {
 fn beginning(random: &mut SplitMix64, _: f64) -> String {
     let mut letters = || (0..3).map(|_| char::from(b'a' + random.below(26) as u8)).collect::<String>();
     format!("text LIKE '{}%'", letters())
+}
+
+fn one_word(random: &mut SplitMix64, _: f64) -> String {
+    format!("CONTAINS(text, '{}')", usual_word(random))
+}
+
+fn phrase(random: &mut SplitMix64, _: f64) -> String {
+    format!("CONTAINS(text, '{} {}')", usual_word(random), usual_word(random))
+}
+
+fn near(random: &mut SplitMix64, _: f64) -> String {
+    format!("NEAR(text, '{}', '{}', 5)", usual_word(random), usual_word(random))
+}
+
+fn words(random: &mut SplitMix64) -> Properties {
+    let words: Vec<String> = (0..200).map(|_| usual_word(random)).collect();
+    of([("text", Value::Text(words.join(" ").into())), ("source", word(random, 5))])
+}
+
+/// One of 20,000 words, as often as words of a language are used (Zipf's law): the n-th one n times as rarely as the first.
+fn usual_word(random: &mut SplitMix64) -> String {
+    format!("w{}", 20_000_f64.powf(random.unit()) as usize)
 }
 
 fn text(random: &mut SplitMix64) -> Properties {

@@ -45,6 +45,7 @@ pub fn special(shape: &str, queries: &[Arc<Query>]) -> Option<Box<dyn Baseline>>
         | "1,000 queries" => Box::new(Once::new(queries.len(), vec![Box::new(HashOfRanges::new(queries))])),
         "regular expressions without a literal" => Box::new(Sets::new(queries)),
         "LIKE" => Box::new(OneAutomaton::new(queries)),
+        "a word" | "a phrase" | "two words near each other" => Box::new(WordPairs::new(queries)),
         _ => return None,
     })
 }
@@ -496,5 +497,70 @@ impl Baseline for OneAutomaton {
             }
         }
         found[start..].sort_unstable();
+    }
+}
+
+/// The ids of queries about a pair of words of one property, each with how far the second is from the first at most.
+///
+/// A single word is a pair with itself, at no distance.
+#[derive(Default)]
+struct WordPairs {
+    property: Box<str>,
+    words: HashMap<Box<str>, u32>,
+    filed: HashMap<(u32, u32), Vec<(u32, usize)>>,
+    distance_max: usize,
+    query_count: usize,
+    seen: Stamps,
+    found: Vec<Option<u32>>,
+}
+
+impl WordPairs {
+    fn new(queries: &[Arc<Query>]) -> Self {
+        let mut all = Self { query_count: queries.len(), ..Self::default() };
+        for (id, expr) in numbered(queries) {
+            match expr {
+                Expr::Predicate(Predicate::Contains(reference, phrase)) => {
+                    let (first, last) = (&phrase.words()[0], &phrase.words()[phrase.words().len() - 1]);
+                    all.file(reference, (first, last), phrase.words().len() - 1, id);
+                }
+                Expr::Predicate(Predicate::Near(reference, a, b, distance)) => {
+                    let (a, b) = (&a.words()[0], &b.words()[0]);
+                    all.file(reference, (a, b), *distance as usize, id);
+                    all.file(reference, (b, a), *distance as usize, id);
+                }
+                _ => panic!("expected words"),
+            }
+        }
+        all
+    }
+
+    fn file(&mut self, reference: &Reference, (first, second): (&str, &str), distance: usize, id: u32) {
+        self.property = name(reference).expect("a property").into();
+        let mut number = |word: &str| {
+            let next = self.words.len() as u32;
+            *self.words.entry(word.into()).or_insert(next)
+        };
+        let pair = (number(first), number(second));
+        self.filed.entry(pair).or_default().push((id, distance));
+        self.distance_max = self.distance_max.max(distance);
+    }
+}
+
+impl Baseline for WordPairs {
+    fn match_into(&mut self, properties: &Properties, found: &mut Vec<u32>) {
+        let Some(text) = properties.get(&self.property).and_then(text) else { return };
+        self.seen.begin(self.query_count);
+        self.found.clear();
+        self.found.extend(text.split(' ').map(|word| self.words.get(word).copied()));
+        for (start, first) in self.found.iter().enumerate() {
+            let Some(first) = first else { continue };
+            let nearest = usize::from(self.distance_max > 0);
+            for (gap, second) in self.found[start..].iter().enumerate().take(self.distance_max + 1).skip(nearest) {
+                let Some(ids) = second.and_then(|second| self.filed.get(&(*first, second))) else { continue };
+                found.extend(
+                    ids.iter().filter(|(_, most)| gap <= *most).map(|(id, _)| *id).filter(|id| self.seen.insert(*id)),
+                );
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::allowance::{Allowance, ELEMENT_NS, words_ns};
 use crate::instant;
 use crate::name_hash::NameHashing;
 use crate::query::truth::Truth;
-use crate::text::Signature;
+use crate::text::{Signature, SignatureMemo};
 
 /// The properties of a message: name → value, in no particular order.
 pub type Properties = HashMap<Box<str>, Value, NameHashing>;
@@ -153,6 +153,8 @@ pub struct Message<'a> {
     given: Option<&'a Signature>,
     signature: OnceCell<Signature>,
     full: OnceCell<Signature>,
+    /// The signatures of other texts; no memory before the first.
+    texts: OnceCell<Box<SignatureMemo>>,
     /// The time that matching it may still take.
     allowance: Allowance,
     /// The answers of expensive predicates by their serial number; no memory before the first.
@@ -170,6 +172,7 @@ impl<'a> Message<'a> {
             given: None,
             signature: OnceCell::new(),
             full: OnceCell::new(),
+            texts: OnceCell::new(),
             allowance: Allowance::unlimited(),
             answers: RefCell::new(HashMap::with_hasher(FixedState::default())),
         }
@@ -225,6 +228,13 @@ impl<'a> Message<'a> {
     #[must_use]
     pub fn can_read_words(&self, body: &str) -> bool {
         self.given.is_some() || self.signature.get().is_some() || self.allowance.spend(body.len(), words_ns(body))
+    }
+
+    /// Call `read` with the signature of a text that is not the body, which the first to ask pays for. None when the
+    /// allowance does not cover it.
+    pub fn with_signature_of<R>(&self, text: &str, read: impl FnOnce(&Signature) -> R) -> Option<R> {
+        let can_make = || self.allowance.spend(text.len(), words_ns(text));
+        self.texts.get_or_init(Box::default).with(text, can_make, read)
     }
 
     /// The value that a dotted name reaches, as [`lookup`] or, `any_case`, as [`lookup_any_case`]. None, too, when the

@@ -24,6 +24,8 @@ pub enum SymbolTerm<'a> {
     Needle(Anchor, &'a str),
     /// A topic pattern.
     Pattern(TopicDialect, &'a str),
+    /// Two words, one after the other, and a NUL between them.
+    WordPair(&'a str),
 }
 
 impl<'a> From<Scalar<'a>> for SymbolTerm<'a> {
@@ -45,6 +47,7 @@ const ANCHORS: [Anchor; 4] = [Anchor::Anywhere, Anchor::Start, Anchor::End, Anch
 const PATTERN: u8 = 10;
 /// The kind of a date: what a DATE literal equals besides instants.
 const DAY: u8 = 13;
+const WORD_PAIR: u8 = 14;
 const DIALECTS: [TopicDialect; 3] = [TopicDialect::Amqp, TopicDialect::OpenAmq, TopicDialect::OpenAmqProgram];
 
 impl<'a> Scalar<'a> {
@@ -95,6 +98,7 @@ impl<'a> SymbolTerm<'a> {
             Self::Value(Scalar::Bits(kind, _)) => kind,
             Self::Needle(anchor, _) => NEEDLE + index_in(&ANCHORS, anchor),
             Self::Pattern(dialect, _) => PATTERN + index_in(&DIALECTS, dialect),
+            Self::WordPair(_) => WORD_PAIR,
         }
     }
 
@@ -125,6 +129,7 @@ impl<'a> SymbolTerm<'a> {
         match ANCHORS.get(index(NEEDLE)) {
             Some(anchor) => Some(Self::Needle(*anchor, text)),
             None if kind == TEXT => Some(Self::Value(Scalar::Text(text))),
+            None if kind == WORD_PAIR => Some(Self::WordPair(text)),
             None => DIALECTS.get(index(PATTERN)).map(|dialect| Self::Pattern(*dialect, text)),
         }
     }
@@ -133,7 +138,9 @@ impl<'a> SymbolTerm<'a> {
     #[must_use]
     pub fn text(self) -> &'a str {
         match self {
-            Self::Value(Scalar::Text(text)) | Self::Needle(_, text) | Self::Pattern(_, text) => text,
+            Self::Value(Scalar::Text(text)) | Self::Needle(_, text) | Self::Pattern(_, text) | Self::WordPair(text) => {
+                text
+            }
             Self::Value(Scalar::Bits(..)) => "",
         }
     }
@@ -143,6 +150,14 @@ impl<'a> SymbolTerm<'a> {
     pub fn needle(self) -> (&'a str, Anchor) {
         (self.text(), if let Self::Needle(anchor, _) = self { anchor } else { Anchor::Anywhere })
     }
+}
+
+/// Write the text of the pair of two words, one after the other.
+pub fn write_word_pair(first: &str, second: &str, pair: &mut String) {
+    pair.clear();
+    pair.push_str(first);
+    pair.push('\0');
+    pair.push_str(second);
 }
 
 fn index_in<T: PartialEq>(all: &[T], one: T) -> u8 {

@@ -6,6 +6,7 @@
 pub mod needles;
 mod segments;
 mod signature;
+mod signature_memo;
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -14,6 +15,7 @@ use unicode_normalization::{UnicodeNormalization, is_nfkc};
 
 use segments::Words;
 pub use signature::Signature;
+pub use signature_memo::SignatureMemo;
 
 /// The words that a source does not index, normalised.
 pub type StopWords = HashSet<Box<str>>;

@@ -35,6 +35,8 @@ struct InternedAttribute {
     has_ranges: bool,
     /// True when a query compares it with a time.
     has_times: bool,
+    /// True when a query names a pair of its words.
+    has_word_pairs: bool,
     symbol_count: u32,
 }
 
@@ -80,8 +82,9 @@ impl Interner {
         let sample = AttributeSample::default();
         let name: Box<str> = name.into();
         self.by_name.insert((origin, name.clone()), id);
+        let (has_ranges, has_times, has_word_pairs) = (false, false, false);
         let attribute =
-            InternedAttribute { origin, name, sample, has_ranges: false, has_times: false, symbol_count: 0 };
+            InternedAttribute { origin, name, sample, has_ranges, has_times, has_word_pairs, symbol_count: 0 };
         self.attributes.push(attribute);
         id
     }
@@ -103,7 +106,8 @@ impl Interner {
         let start = u32::try_from(pool.len()).expect("values of fewer than 4 GiB fit in a segment");
         term.with_bytes(|bytes| pool.extend_from_slice(bytes));
         let length = u32::try_from(pool.len()).expect("values of fewer than 4 GiB fit in a segment") - start;
-        let InternedAttribute { origin, symbol_count, .. } = &mut self.attributes[attribute.index()];
+        let InternedAttribute { origin, has_word_pairs, symbol_count, .. } = &mut self.attributes[attribute.index()];
+        *has_word_pairs |= matches!(term, SymbolTerm::WordPair(_));
         let (code, kind) = (SymbolCode(*symbol_count), term.kind());
         *symbol_count += 1;
         let sample = SymbolSample::new(SymbolTerm::is_bool(kind), least_share(term, *origin));
@@ -170,6 +174,7 @@ impl Interner {
             has_symbols: a.symbol_count > 0,
             has_ranges: a.has_ranges,
             has_times: a.has_times,
+            has_word_pairs: a.has_word_pairs,
             ..AttributeInfo::new(a.origin, a.name.clone())
         };
         self.attributes.iter().map(info).collect()

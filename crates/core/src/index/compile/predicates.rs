@@ -75,11 +75,9 @@ impl Clauses {
                 Self::needles(reference, &[(prefix, Anchor::Start)], true, interner)
             }
             Predicate::Regex(reference, pattern) if !is_negated => Self::regex(reference, pattern, interner),
-            Predicate::Contains(reference, phrase) if !is_negated => {
-                Self::words(reference, phrase.words(), phrase.words().len() == 1, interner)
-            }
+            Predicate::Contains(reference, phrase) if !is_negated => Self::phrase(reference, phrase.words(), interner),
             Predicate::Near(reference, a, b, _) if !is_negated => {
-                Self::words(reference, &[a.words()[0].clone(), b.words()[0].clone()], false, interner)
+                Self::both_words(reference, &a.words()[0], &b.words()[0], interner)
             }
             Predicate::Contains(reference, _)
             | Predicate::Near(reference, ..)

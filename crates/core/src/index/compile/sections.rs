@@ -65,12 +65,15 @@ impl Builder {
 
     /// The needles and words that texts are searched for: all needles, and the words of bodies while these are few.
     fn lay_out_text_terms(&self, grouping: &Grouping, positions: &[SymbolPosition], sections: &mut Sections) {
-        let is_word = |origin| origin == AttributeOrigin::BodyWords;
-        let word_count = self.interner.text_terms().filter(|(_, origin, _)| is_word(*origin)).count();
+        let is_word = |origin, term: &SymbolTerm<'_>| {
+            origin == AttributeOrigin::BodyWords && matches!(term, SymbolTerm::Value(_))
+        };
+        let word_count = self.interner.text_terms().filter(|(_, origin, term)| is_word(*origin, term)).count();
         let mut listed: Vec<(AttributeId, SymbolPosition)> = Vec::new();
         for (symbol, origin, term) in self.interner.text_terms() {
             let attribute = self.interner.attribute_of(symbol);
-            let is_listed = matches!(term, SymbolTerm::Needle(..)) || is_word(origin) && word_count <= LISTED_WORDS_MAX;
+            let is_listed =
+                matches!(term, SymbolTerm::Needle(..)) || is_word(origin, &term) && word_count <= LISTED_WORDS_MAX;
             if is_listed && !grouping.is_unread(attribute) {
                 listed.push((attribute, positions[symbol.index()]));
             }

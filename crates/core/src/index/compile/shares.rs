@@ -92,7 +92,7 @@ pub fn least_share(term: SymbolTerm<'_>, origin: AttributeOrigin) -> f32 {
         }
         // Every needle may be in a text, but only whole words.
         SymbolTerm::Needle(..) => 0.25_f64.powf(length.min(8.0)).max(RAREST),
-        SymbolTerm::Value(_) => 0.5_f64.powf(2.0 + length.min(8.0)).max(RAREST),
+        SymbolTerm::Value(_) | SymbolTerm::WordPair(_) => 0.5_f64.powf(2.0 + length.min(8.0)).max(RAREST),
     };
     share as f32
 }

@@ -1,8 +1,9 @@
 //! The clauses of predicates about texts: needles and words that have to stand in them.
 
 use crate::index::clause::{ListRule, Symbols};
+use crate::index::ids::AttributeId;
 use crate::index::origin::AttributeOrigin;
-use crate::index::term::{Scalar, SymbolTerm};
+use crate::index::term::{Scalar, SymbolTerm, write_word_pair};
 use crate::message::Value;
 use crate::query::expr::{Comparison, Pattern, PropertyName, Reference};
 use crate::query::like::{LikePattern, NecessaryNeedle};
@@ -54,21 +55,47 @@ impl Clauses {
         Self { needs_evaluation: !is_exact, ..Self::one_of(attribute, symbols, ListRule::Some, interner) }
     }
 
-    /// True, if at all, of texts that have all of `words`; when `is_exact`, of all such texts. The longest word is looked for,
-    /// as the rarest.
-    pub fn words(reference: &Reference, words: &[Box<str>], is_exact: bool, interner: &mut Interner) -> Self {
-        let (origin, name) = match reference {
-            Reference::Topic => (AttributeOrigin::TopicWords, ""),
-            Reference::Body => (AttributeOrigin::BodyWords, ""),
-            Reference::Property(PropertyName { text, any_case: true }) => (AttributeOrigin::AnyCaseWords, &**text),
-            Reference::Property(PropertyName { text, any_case: false }) => (AttributeOrigin::Words, &**text),
-        };
-        let attribute = interner.attribute(origin, name);
-        let longest = words.iter().max_by_key(|word| word.len()).expect("a phrase has a word");
-        let symbol = interner.symbol(attribute, Scalar::Text(longest));
-        let symbols = Symbols::from_slice(&[symbol]);
-        Self { needs_evaluation: !is_exact, ..Self::one_of(attribute, symbols, ListRule::Some, interner) }
+    /// True when the phrase of `words` stands in the text. One of more than two words is evaluated where two of them, the
+    /// longest, stand one after the other.
+    pub fn phrase(reference: &Reference, words: &[Box<str>], interner: &mut Interner) -> Self {
+        let attribute = words_of(reference, interner);
+        let longest = words.windows(2).max_by_key(|pair| pair[0].len() + pair[1].len());
+        let Some(pair) = longest else { return Self::word(attribute, &words[0], interner) };
+        // A message is searched for a pair where it has symbols for both words.
+        pair.iter().for_each(|word| _ = interner.symbol(attribute, Scalar::Text(word)));
+        let mut text = String::new();
+        write_word_pair(&pair[0], &pair[1], &mut text);
+        let clauses = Self::term(attribute, SymbolTerm::WordPair(&text), interner);
+        Self { needs_evaluation: words.len() > 2, ..clauses }
     }
+
+    /// True, if at all, of texts that have both words.
+    pub fn both_words(reference: &Reference, a: &str, b: &str, interner: &mut Interner) -> Self {
+        let attribute = words_of(reference, interner);
+        let mut both = Self::word(attribute, a, interner);
+        both.and(Self::word(attribute, b, interner), interner);
+        Self { needs_evaluation: true, ..both }
+    }
+
+    fn word(attribute: AttributeId, word: &str, interner: &mut Interner) -> Self {
+        Self::term(attribute, Scalar::Text(word).into(), interner)
+    }
+
+    fn term(attribute: AttributeId, term: SymbolTerm<'_>, interner: &mut Interner) -> Self {
+        let symbols = Symbols::from_slice(&[interner.symbol(attribute, term)]);
+        Self::one_of(attribute, symbols, ListRule::Some, interner)
+    }
+}
+
+/// The attribute of the words in the texts of `reference`.
+fn words_of(reference: &Reference, interner: &mut Interner) -> AttributeId {
+    let (origin, name) = match reference {
+        Reference::Topic => (AttributeOrigin::TopicWords, ""),
+        Reference::Body => (AttributeOrigin::BodyWords, ""),
+        Reference::Property(PropertyName { text, any_case: true }) => (AttributeOrigin::AnyCaseWords, &**text),
+        Reference::Property(PropertyName { text, any_case: false }) => (AttributeOrigin::Words, &**text),
+    };
+    interner.attribute(origin, name)
 }
 
 /// A part of a long needle that stands wherever the needle does.

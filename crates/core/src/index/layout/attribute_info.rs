@@ -18,6 +18,8 @@ pub struct AttributeInfo {
     pub has_ranges: bool,
     /// True when queries compare it with times, so that texts are read as times, too.
     pub has_times: bool,
+    /// True when queries name pairs of its words.
+    pub has_word_pairs: bool,
     /// True when queries are filed under its symbols.
     pub has_keys: bool,
     /// The group of queries filed under its presence, or [`GroupId::NONE`].
@@ -41,6 +43,7 @@ impl AttributeInfo {
             has_symbols: false,
             has_ranges: false,
             has_times: false,
+            has_word_pairs: false,
             has_keys: false,
             group,
             summaries,
@@ -60,7 +63,7 @@ impl AttributeInfo {
     pub fn decode(decoder: &mut RecordDecoder<'_>) -> Result<Self, String> {
         let origin = decoder.one_of(&AttributeOrigin::ALL, "origin of an attribute")?;
         let (has_symbols, has_ranges) = (decoder.flag()?, decoder.flag()?);
-        let (has_times, has_keys) = (decoder.flag()?, decoder.flag()?);
+        let (has_times, has_word_pairs, has_keys) = (decoder.flag()?, decoder.flag()?, decoder.flag()?);
         let name = decoder.text()?.into();
         let group = GroupId(decoder.half_word()?);
         let mut summaries = [SummaryId::NONE; 4];
@@ -74,6 +77,7 @@ impl AttributeInfo {
             has_symbols,
             has_ranges,
             has_times,
+            has_word_pairs,
             has_keys,
             group,
             summaries: ByClass(summaries),
@@ -87,8 +91,8 @@ pub fn encode_attributes(attributes: &[AttributeInfo]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for attribute in attributes {
         bytes.push(attribute.origin as u8);
-        let AttributeInfo { has_symbols, has_ranges, has_times, has_keys, .. } = *attribute;
-        bytes.extend([has_symbols, has_ranges, has_times, has_keys].map(u8::from));
+        let AttributeInfo { has_symbols, has_ranges, has_times, has_word_pairs, has_keys, .. } = *attribute;
+        bytes.extend([has_symbols, has_ranges, has_times, has_word_pairs, has_keys].map(u8::from));
         encode_text(&attribute.name, &mut bytes);
         let summaries = attribute.summaries.0.into_iter().chain([attribute.undecided]);
         let numbers = [attribute.group.0].into_iter().chain(summaries.map(|summary| summary.0));

@@ -3,7 +3,7 @@
 use crate::error::EngineError;
 use crate::index::hash::mix;
 use crate::index::ids::{AttributeId, GroupId, SummaryId, SymbolPosition};
-use crate::index::term::{Scalar, SymbolTerm};
+use crate::index::term::SymbolTerm;
 
 use super::cpu::prefetch_all;
 use super::sections::SectionName;
@@ -49,25 +49,26 @@ impl SymbolTableBuilder {
     }
 }
 
-/// The information about a value of `attribute` in a segment, if some query names it.
-pub fn find(
+/// The information about a term of `attribute` in a segment, if some query names it.
+pub fn find<'t>(
     store: &SectionStore,
     attribute: AttributeId,
-    scalar: Scalar<'_>,
+    term: impl Into<SymbolTerm<'t>>,
 ) -> Result<Option<SymbolInfo>, EngineError> {
-    find_hashed(store, attribute, scalar, scalar.hash())
+    let term = term.into();
+    find_hashed(store, attribute, term, term.hash())
 }
 
-/// The row for a value of `attribute` with the hash `hash`, if some query names it.
+/// The information about a term of `attribute` with the hash `hash`, if some query names it.
 #[inline]
-pub fn find_hashed(
+pub fn find_hashed<'t>(
     store: &SectionStore,
     attribute: AttributeId,
-    scalar: Scalar<'_>,
+    term: impl Into<SymbolTerm<'t>>,
     hash: u64,
 ) -> Result<Option<SymbolInfo>, EngineError> {
     let table = store.whole(SectionName::Symbols)?.as_chunks::<ROW_BYTES>().0;
-    let term = SymbolTerm::from(scalar);
+    let term = term.into();
     let hash = mix(hash, attribute.0);
     for step in 0..table.len() {
         #[expect(clippy::cast_possible_truncation, reason = "reduced to the table's size")]

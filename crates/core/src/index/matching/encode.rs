@@ -1,6 +1,6 @@
 //! Encodes a message: which symbols and numbers its topic, properties and body are to a segment.
 
-use crate::allowance::{ELEMENT_NS, NEEDLES_NS, words_ns};
+use crate::allowance::{ELEMENT_NS, NEEDLES_NS};
 use crate::error::EngineError;
 use crate::hierarchy::{Hierarchies, Hierarchy};
 use crate::index::clause::NumberKind;
@@ -11,10 +11,10 @@ use crate::index::layout::symbol_table::{find, find_hashed, prefetch_hashed};
 use crate::index::leaf::message_codes::{AttributeCode, ListKind};
 use crate::index::segment::Segment;
 use crate::index::segment::attributes::{NamedAttributes, TextAttributes};
-use crate::index::segment::text_search::words_of;
 use crate::index::term::Scalar;
 use crate::index::value_class::ValueClass;
 use crate::message::{Body, Message, Resolved, Value};
+use crate::text::Signature;
 
 use super::hashed_message::{HashedMessage, HashedProperty, HashedValue};
 use super::scratch::SegmentScratch;
@@ -284,17 +284,17 @@ impl Segment {
                 _ => None,
             })
         };
-        let can_pay = |text: &str, ns| message.allowance().spend(text.len(), ns);
         if let Some(needles) = needles {
             texts()
-                .filter(|text| can_pay(text, NEEDLES_NS))
+                .filter(|text| message.allowance().spend(text.len(), NEEDLES_NS))
                 .try_for_each(|text| self.encode_needles(needles, text, scratch))?;
         }
         if let Some(words) = words {
-            let mut add = |symbol| scratch.add(words, symbol);
-            texts()
-                .filter(|text| can_pay(text, words_ns(text)))
-                .try_for_each(|text| words_of(&self.store, words, text, &mut add))?;
+            let mut add = |symbol| scratch.add(words.id, symbol);
+            for text in texts() {
+                let read = |signature: &Signature| words.words(&self.store, signature, message.allowance(), &mut add);
+                message.with_signature_of(text, read).transpose()?;
+            }
         }
         Ok(())
     }
@@ -307,7 +307,7 @@ impl Segment {
             self.encode_needles(needles, body, scratch)?;
         }
         if let Some(words) = words.filter(|_| message.can_read_words(body)) {
-            let mut add = |symbol| scratch.add(words, symbol);
+            let mut add = |symbol| scratch.add(words.id, symbol);
             self.text_search.body_words(&self.store, words, message, body, &mut add)?;
         }
         Ok(())

@@ -8,6 +8,8 @@ use crate::index::layout::attribute_info::AttributeInfo;
 use crate::index::origin::AttributeOrigin;
 use crate::name_hash::hash_name;
 
+use super::text_search::WordAttribute;
+
 /// The attributes that a name of a property leads to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NamedAttributes {
@@ -25,7 +27,7 @@ pub struct TextAttributes {
     /// Needles.
     pub needles: Option<AttributeId>,
     /// Words.
-    pub words: Option<AttributeId>,
+    pub words: Option<WordAttribute>,
 }
 
 impl TextAttributes {
@@ -73,21 +75,22 @@ impl Attributes {
 
     fn push(&mut self, attribute: AttributeInfo) -> Result<(), String> {
         let id = u32::try_from(self.all.len()).map(AttributeId).map_err(|_| "too many attributes".to_owned())?;
+        let words = WordAttribute { id, has_pairs: attribute.has_word_pairs };
         match attribute.origin {
             AttributeOrigin::Topic => self.topic = Some(id),
             AttributeOrigin::TopicNeedles => self.topic_texts.needles = Some(id),
-            AttributeOrigin::TopicWords => self.topic_texts.words = Some(id),
+            AttributeOrigin::TopicWords => self.topic_texts.words = Some(words),
             AttributeOrigin::Patterns => self.patterns = Some(id),
             // Leaves do not ask about parts of the body that no query is filed under (`compile/grouping.rs`).
             AttributeOrigin::BodyNeedles => self.body_texts.needles = attribute.has_keys.then_some(id),
-            AttributeOrigin::BodyWords => self.body_texts.words = attribute.has_keys.then_some(id),
+            AttributeOrigin::BodyWords => self.body_texts.words = attribute.has_keys.then_some(words),
             AttributeOrigin::AnyCase => self.any_case_named(&attribute.name).property = Some(id),
             AttributeOrigin::AnyCaseNeedles => self.any_case_named(&attribute.name).texts.needles = Some(id),
-            AttributeOrigin::AnyCaseWords => self.any_case_named(&attribute.name).texts.words = Some(id),
+            AttributeOrigin::AnyCaseWords => self.any_case_named(&attribute.name).texts.words = Some(words),
             AttributeOrigin::Property => self.named(&attribute.name).property = Some(id),
             AttributeOrigin::Ancestors => self.named(&attribute.name).ancestors = Some(id),
             AttributeOrigin::Needles => self.named(&attribute.name).texts.needles = Some(id),
-            AttributeOrigin::Words => self.named(&attribute.name).texts.words = Some(id),
+            AttributeOrigin::Words => self.named(&attribute.name).texts.words = Some(words),
         }
         if attribute.has_summaries() {
             self.with_summaries.push(id);

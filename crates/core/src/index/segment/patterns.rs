@@ -1,5 +1,6 @@
 //! The questions of a segment about topics: patterns in a trie, and texts that may stand in the topic.
 
+use crate::allowance::Allowance;
 use crate::error::EngineError;
 use crate::index::SubscriptionId;
 use crate::index::ids::{AttributeId, QueryId, SymbolPosition};
@@ -8,13 +9,14 @@ use crate::index::layout::sections::SectionName;
 use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::layout::symbol_table::symbol_at;
 use crate::index::term::SymbolTerm;
+use crate::text::Signature;
 use crate::topic::TopicPattern;
 use crate::topic::trie::TopicTrie;
 
 use super::Segment;
 use super::attributes::TextAttributes;
 use super::index_view::IndexView;
-use super::text_search::{NeedleWork, words_of};
+use super::text_search::NeedleWork;
 
 /// The symbols that a topic has in one segment.
 pub type TopicSymbols = Vec<(AttributeId, SymbolInfo)>;
@@ -67,7 +69,8 @@ impl Segment {
             self.text_search.needles(&self.store, needles, topic, work, &mut add)?;
         }
         if let Some(words) = words {
-            words_of(&self.store, words, topic, &mut |symbol| symbols.push((words, symbol)))?;
+            let mut add = |symbol| symbols.push((words.id, symbol));
+            words.words(&self.store, &Signature::of(topic), &Allowance::unlimited(), &mut add)?;
         }
         Ok(())
     }

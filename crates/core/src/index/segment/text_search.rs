@@ -7,17 +7,17 @@ use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 
-use crate::allowance::EVALUATION_NS;
+use crate::allowance::{Allowance, EVALUATION_NS};
 use crate::error::EngineError;
 use crate::index::ids::{AttributeId, SymbolPosition};
 use crate::index::layout::sections::SectionName;
 use crate::index::layout::store::SectionStore;
 use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::layout::symbol_table::{find, symbol_at};
-use crate::index::term::{Scalar, SymbolTerm};
+use crate::index::term::{Scalar, SymbolTerm, write_word_pair};
 use crate::message::Message;
 use crate::text::needles::{NeedleScratch, Needles};
-use crate::text::{StopWords, words};
+use crate::text::{Signature, StopWords};
 
 /// The maximum total size of the needles of a file. An interner takes fewer.
 const NEEDLE_BYTES_MAX: usize = 64 << 20;
@@ -87,42 +87,42 @@ impl TextSearch {
         Ok(())
     }
 
-    /// Call `add` with each word of `attribute` that stands in `body`, by the signature of the body.
-    ///
-    /// Words that a stop list keeps out of the signature are looked for in the full text, if a query asks for one.
+    /// Call `add` with each word of `attribute` that stands in `body`, and with each pair of them, by the signature of the
+    /// body. If a query asks for a word that a stop list keeps out of that, it is the signature of all words.
     ///
     /// Cost: making the signature, unless it came with the message; then a look-up per different word of the body, or per
-    /// word that queries ask for if these are fewer.
+    /// word that queries ask for if these are fewer, and those of [`WordsFound::pairs`].
     pub fn body_words(
         &self,
         store: &SectionStore,
-        attribute: AttributeId,
+        attribute: WordAttribute,
         message: &Message<'_>,
         body: &str,
         add: &mut impl FnMut(SymbolInfo),
     ) -> Result<(), EngineError> {
-        let signature = message.signature(body);
-        let wanted = self.of(store, attribute)?;
-        let look_ups = wanted.map_or(usize::MAX, |wanted| wanted.words.len()).min(signature.terms().len());
-        if !message.allowance().spend(look_ups, EVALUATION_NS) {
-            return Ok(());
+        let mut signature = message.signature(body);
+        if let Some(stop_words) = signature.stop_words()
+            && self.asks_for_one_of(store, attribute.id, stop_words)?
+        {
+            signature = message.full_signature(body);
         }
-        match wanted {
+        match self.of(store, attribute.id)? {
             Some(WantedTexts { words, symbols, .. }) if words.len() < signature.terms().len() => {
-                let present = words.iter().zip(symbols).filter(|(word, _)| !signature.positions(word).is_empty());
-                present.for_each(|(_, symbol)| add(*symbol));
+                if !message.allowance().spend(words.len(), EVALUATION_NS) {
+                    return Ok(());
+                }
+                let mut found = WordsFound::new(attribute, signature);
+                for (word, symbol) in words.iter().zip(symbols) {
+                    let positions = signature.positions(word);
+                    if !positions.is_empty() {
+                        add(*symbol);
+                        found.note(word, positions);
+                    }
+                }
+                found.pairs(store, message.allowance(), add)
             }
-            _ => signature.terms().try_for_each(|(word, _)| add_word(store, attribute, word, add))?,
+            _ => attribute.words(store, signature, message.allowance(), add),
         }
-        let Some(stop_words) = signature.stop_words() else { return Ok(()) };
-        if self.asks_for_one_of(store, attribute, stop_words)? {
-            let full = message.full_signature(body);
-            let present = stop_words.iter().filter(|word| !full.positions(word).is_empty());
-            for word in present {
-                add_word(store, attribute, word, add)?;
-            }
-        }
-        Ok(())
     }
 
     /// True when a query asks for one of `stop_words`. The answer is remembered for the first list, which is usually the
@@ -145,26 +145,76 @@ impl TextSearch {
     }
 }
 
-/// Call `add` with each word of `attribute` that stands in `text`. Cost: linear in the text.
-pub fn words_of(
-    store: &SectionStore,
-    attribute: AttributeId,
-    text: &str,
-    add: &mut impl FnMut(SymbolInfo),
-) -> Result<(), EngineError> {
-    words(text).try_for_each(|(_, word)| add_word(store, attribute, &word, add))
+/// The attribute of the words in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WordAttribute {
+    /// The attribute.
+    pub id: AttributeId,
+    /// Whether queries name pairs of words.
+    pub has_pairs: bool,
 }
 
-fn add_word(
-    store: &SectionStore,
-    attribute: AttributeId,
-    word: &str,
-    add: &mut impl FnMut(SymbolInfo),
-) -> Result<(), EngineError> {
-    if let Some(symbol) = find(store, attribute, Scalar::Text(word))? {
-        add(symbol);
+impl WordAttribute {
+    /// Call `add` with each word of the attribute that is a term of `signature`, and with each pair of them.
+    ///
+    /// Cost: a look-up for each term, and those of [`WordsFound::pairs`].
+    pub fn words(
+        self,
+        store: &SectionStore,
+        signature: &Signature,
+        allowance: &Allowance,
+        add: &mut impl FnMut(SymbolInfo),
+    ) -> Result<(), EngineError> {
+        if !allowance.spend(signature.terms().len(), EVALUATION_NS) {
+            return Ok(());
+        }
+        let mut found = WordsFound::new(self, signature);
+        for (word, positions) in signature.terms() {
+            if let Some(symbol) = find(store, self.id, Scalar::Text(word))? {
+                add(symbol);
+                found.note(word, positions);
+            }
+        }
+        found.pairs(store, allowance, add)
     }
-    Ok(())
+}
+
+/// The words of a text that queries ask for.
+struct WordsFound<'a> {
+    attribute: WordAttribute,
+    /// The word at each position, empty where nobody asks for it; no positions when no pairs are wanted.
+    words: Vec<&'a str>,
+}
+
+impl<'a> WordsFound<'a> {
+    fn new(attribute: WordAttribute, signature: &Signature) -> Self {
+        let count = if attribute.has_pairs { signature.word_count() as usize } else { 0 };
+        Self { attribute, words: vec![""; count] }
+    }
+
+    fn note(&mut self, word: &'a str, positions: &[u32]) {
+        if self.attribute.has_pairs {
+            positions.iter().for_each(|position| self.words[*position as usize] = word);
+        }
+    }
+
+    /// Call `add` with each pair that stands in the text. Cost: a look-up for any two such words, one after the other.
+    fn pairs(
+        &self,
+        store: &SectionStore,
+        allowance: &Allowance,
+        add: &mut impl FnMut(SymbolInfo),
+    ) -> Result<(), EngineError> {
+        if !allowance.spend(self.words.len(), EVALUATION_NS) {
+            return Ok(());
+        }
+        let mut pair = String::new();
+        for words in self.words.windows(2).filter(|words| !words[0].is_empty() && !words[1].is_empty()) {
+            write_word_pair(words[0], words[1], &mut pair);
+            find(store, self.attribute.id, SymbolTerm::WordPair(&pair))?.into_iter().for_each(&mut *add);
+        }
+        Ok(())
+    }
 }
 
 /// Everything that the section of needles and words lists.

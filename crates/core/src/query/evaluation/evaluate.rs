@@ -2,7 +2,7 @@
 //!
 //! `residual.rs` joins predicates under AND, OR and NOT.
 
-use crate::allowance::{COPY_NS, LONG_PHRASE_NS, NEAR_NS, PHRASE_NS, words_ns};
+use crate::allowance::{COPY_NS, LONG_PHRASE_NS, NEAR_NS, PHRASE_NS};
 use crate::hierarchy::{self, Hierarchies};
 use crate::message::{Body, Message, Resolved, Value};
 use crate::query::expr::{Arithmetic, Comparison, Operand, Predicate, Reference};
@@ -152,10 +152,7 @@ fn on_signature(
             }
         }
         (Reference::Body, Body::Text(_)) => None,
-        _ => on_text(reference, message, |text| {
-            let can_read = message.allowance().spend(text.len(), words_ns(text));
-            can_read.then(|| Signature::of(text)).and_then(|signature| test(&signature))
-        }),
+        _ => on_text(reference, message, |text| message.with_signature_of(text, &test).flatten()),
     }
 }
 
