@@ -170,8 +170,8 @@ All queries of a row have one shape. The engine is compared with two kinds of ba
   queries are ranges. The first ratio is the engine's time divided by that of the fastest simple way.
 - **The special thing** works for one shape only: a grid for rectangles, buckets for windows, sorted bounds for
   thresholds, one hash for equalities, lists of the excluded for NOTs, one RegexSet for 500 expressions, one
-  automaton for LIKE. The second ratio compares with it. Its answers have no order, so that those of thresholds are
-  a plain copy; the engine's answers ascend.
+  automaton for LIKE, one hash of pairs of words for words, phrases and NEAR. The second ratio compares with it. Its
+  answers have no order, so that those of thresholds are a plain copy; the engine's answers ascend.
 
 The shape whose worse ratio is the highest comes first. `TAMIS_SHAPES=full` makes 500,000 queries of each shape;
 `--count` and `--seed` choose other queries. With few queries the engine's fixed cost of 0.03 to 0.2 µs per message

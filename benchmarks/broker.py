@@ -30,11 +30,13 @@ from _results import Results
 from pamqp import commands
 
 import tamis
+from tamis.broker.config import LimitsConfig
+from tamis.broker.system import allow_files
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 IDLE = 20_000
-FILES_OTHER = 500
-"""Files that a broker has open besides its connections."""
+FILES_OF_OTHERS = 100
+"""Files that a server or the load tool has open besides the connections, and connections that nobody measures."""
 FIGURE = re.compile(r"(\w[\w.]*)=([-\d.]+)")
 
 
@@ -129,7 +131,7 @@ class Load:
             figures |= {"made_s": float(made[1]), "made_cpu_s": float(made[2])}
         if bytes_each := re.search(r"= ([\d.]+) KiB/conn", ended.stdout):
             figures["kib_each"] = float(bytes_each[1])
-        if "ok=true" not in ended.stdout and phase in {"thr", "routes", "fan"}:
+        if ended.returncode or ("ok=true" not in ended.stdout and phase in {"thr", "routes", "fan"}):
             raise SystemExit(f"error: {' '.join(words)}: {ended.stdout}{ended.stderr}")
         return figures
 
@@ -233,12 +235,13 @@ def latency(results: Results, load: Load, up: list[MeasuredServer], runs: int, s
 
 
 def idle(results: Results, load: Load, up: list[MeasuredServer], count: int, folder: Path) -> None:
-    """Measure idle connections, at most as many as the system lets one process open.
+    """Measure idle connections, at most as many as the broker takes with the files that the system lets it open.
 
     A process that has served before has free memory, which connections take first: new processes are measured, too."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if limit != resource.RLIM_INFINITY:
-        count = min(count, limit - FILES_OTHER)
+        default = LimitsConfig()
+        count = min(count, allow_files(default.connections, default.streams)[0], limit) - FILES_OF_OTHERS
     records = []
     with servers(folder) as fresh:
         for process, servers_ in (("new", fresh), ("has served before", up)):

@@ -119,6 +119,17 @@ impl BrokerUnderLoad {
         }
     }
 
+    /// Wait until all that was asked for is done: definitions wait for the disk.
+    fn finish(&mut self) {
+        let all: Vec<_> = self.consumers.iter().copied().chain([self.publisher]).collect();
+        while self.broker.has_work() || all.iter().any(|connection| !self.broker.wants_input(*connection)) {
+            std::thread::sleep(Duration::from_micros(200));
+            self.broker.committed(0);
+            self.broker.work(0);
+            all.iter().for_each(|connection| _ = self.write(*connection));
+        }
+    }
+
     fn acknowledge(&mut self, count: u64) {
         let mut acks = Vec::new();
         while self.delivered + ACKNOWLEDGED <= count {
@@ -280,6 +291,7 @@ fn ask(place: &Path, queries: usize, are_readers: bool) -> f64 {
         world.send(consumer, bind);
         world.send(consumer, BasicConsume { queue: name, consumer_tag, no_wait: true, ..Default::default() });
     }
+    world.finish();
     let (exchange, routing_key) = if are_readers { ("", "log") } else { ("asks", "") };
     let (mut bytes, mut count, mut number) = (Vec::new(), 0, 0_usize);
     let mut publish = |world: &mut BrokerUnderLoad| {
