@@ -167,7 +167,7 @@ bench: setup ## measure all beside its baselines (filters of WORKLOAD=folder, if
 	$(BIN)/python benchmarks/write_page.py && exit $$status
 
 faults: setup ## the long fault tests, as often as promised (hours; less with TAMIS_KILLS=10 TAMIS_CUTS=40 ..., and then says what is missing)
-	TAMIS_LONG=1 $(BIN)/python -m pytest tests/faults tests/model tests/notify/test_killed.py tests/test_bombs.py -s
+	TAMIS_LONG=1 $(BIN)/python -m pytest tests/faults tests/model tests/notify/test_killed.py tests/notify/test_smtp.py tests/test_bombs.py -s
 	TAMIS_SIMULATIONS=$(SIMULATIONS) $(CARGO) test --locked --release -p tamis-core --lib broker::simulation
 
 coverage: setup ## measure which lines the tests of COVERAGE_TESTS (default "not spark and not serial") run: coverage/python, coverage/rust

@@ -241,7 +241,7 @@ def idle(results: Results, load: Load, up: list[MeasuredServer], count: int, fol
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if limit != resource.RLIM_INFINITY:
         default = LimitsConfig()
-        count = min(count, allow_files(default.connections, default.streams)[0], limit) - FILES_OF_OTHERS
+        count = min(count, min(allow_files(default.connections, default.streams)[0], limit) - FILES_OF_OTHERS)
     records = []
     with servers(folder) as fresh:
         for process, servers_ in (("new", fresh), ("has served before", up)):

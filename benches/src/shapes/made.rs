@@ -418,7 +418,7 @@ fn words(random: &mut SplitMix64) -> Properties {
     of([("text", Value::Text(words.join(" ").into())), ("source", word(random, 5))])
 }
 
-/// One of 20,000 words, as often as words of a language are used (Zipf's law): the n-th one n times as rarely as the first.
+/// One of 19,999 words, as often as words of a language are used (Zipf's law): the n-th one n times as rarely as the first.
 fn usual_word(random: &mut SplitMix64) -> String {
     format!("w{}", 20_000_f64.powf(random.unit()) as usize)
 }

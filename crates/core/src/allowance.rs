@@ -16,6 +16,10 @@ pub const REGEX_STATE_NS: u64 = 8;
 pub const WORDS_NS: u64 = 40;
 /// The time per byte to cut a text in ASCII into words and to file them.
 const ASCII_WORDS_NS: u64 = 16;
+/// The time to begin the signature of a text.
+pub const SIGNATURE_NS: u64 = 300;
+/// The time to look for a pair of words that stand one after the other in a text.
+pub const WORD_PAIR_NS: u64 = 60;
 /// The time to look for a word of a phrase after another one.
 pub const PHRASE_NS: u64 = 28;
 /// The time per word to find a long phrase in one pass.

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::allowance::{Allowance, ELEMENT_NS, words_ns};
+use crate::allowance::{Allowance, ELEMENT_NS, SIGNATURE_NS, words_ns};
 use crate::instant;
 use crate::name_hash::NameHashing;
 use crate::query::truth::Truth;
@@ -140,8 +140,8 @@ impl<'a> Body<'a> {
     }
 }
 
-/// A message to be matched, with borrowed parts. It also keeps what is computed at most once: the signature of its
-/// body, and the answers of expensive predicates.
+/// A message to be matched, with borrowed parts. It also keeps what is computed at most once: the signatures of its
+/// texts, and the answers of expensive predicates.
 #[derive(Debug)]
 pub struct Message<'a> {
     /// The topic, in dotted words; never unknown.
@@ -230,10 +230,10 @@ impl<'a> Message<'a> {
         self.given.is_some() || self.signature.get().is_some() || self.allowance.spend(body.len(), words_ns(body))
     }
 
-    /// Call `read` with the signature of a text that is not the body, which the first to ask pays for. None when the
-    /// allowance does not cover it.
+    /// Call `read` with the signature of `text`, a part of this message that is not its body. The first to ask pays for it.
+    /// None when the allowance does not cover it.
     pub fn with_signature_of<R>(&self, text: &str, read: impl FnOnce(&Signature) -> R) -> Option<R> {
-        let can_make = || self.allowance.spend(text.len(), words_ns(text));
+        let can_make = || self.allowance.spend(text.len(), words_ns(text)) && self.allowance.spend(1, SIGNATURE_NS);
         self.texts.get_or_init(Box::default).with(text, can_make, read)
     }
 

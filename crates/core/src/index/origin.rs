@@ -20,15 +20,15 @@ pub enum AttributeOrigin {
     BodyNeedles,
     /// The needles that stand in the property of that name.
     Needles,
-    /// The words of the topic.
+    /// The words, and pairs of words, of the topic.
     TopicWords,
-    /// The words of the body.
+    /// The words, and pairs of words, of the body.
     BodyWords,
-    /// The words of the property of that name.
+    /// The words, and pairs of words, of the property of that name.
     Words,
     /// The needles that stand in the property of that name, without regard to case.
     AnyCaseNeedles,
-    /// The words of the property of that name, without regard to case.
+    /// The words, and pairs of words, of the property of that name, without regard to case.
     AnyCaseWords,
 }
 

@@ -1,4 +1,4 @@
-//! The term of a symbol: a value, a word, a needle or a topic pattern, in one canonical form.
+//! The term of a symbol: a value, a word, a pair of words, a needle or a topic pattern, in one canonical form.
 
 use crate::message::Value;
 use crate::text::needles::Anchor;
@@ -134,7 +134,7 @@ impl<'a> SymbolTerm<'a> {
         }
     }
 
-    /// The text of a text, needle or pattern; empty for anything else.
+    /// The text of a text, needle, pattern or pair of words; empty for anything else.
     #[must_use]
     pub fn text(self) -> &'a str {
         match self {

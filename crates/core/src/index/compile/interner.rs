@@ -186,7 +186,7 @@ impl Interner {
         self.symbols[symbol.index()].attribute
     }
 
-    /// Every needle, word and pattern, by number.
+    /// Every needle, word, pair of words and pattern, by number.
     pub fn text_terms(&self) -> impl Iterator<Item = (SymbolId, AttributeOrigin, SymbolTerm<'_>)> {
         (0..).map(SymbolId).zip(&self.symbols).filter_map(|(id, symbol)| {
             let origin = self.origin(symbol.attribute);

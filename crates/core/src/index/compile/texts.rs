@@ -55,8 +55,8 @@ impl Clauses {
         Self { needs_evaluation: !is_exact, ..Self::one_of(attribute, symbols, ListRule::Some, interner) }
     }
 
-    /// True when the phrase of `words` stands in the text. One of more than two words is evaluated where two of them, the
-    /// longest, stand one after the other.
+    /// True when the phrase of `words` stands in the text. One of more than two words is evaluated where two neighbours of it
+    /// stand, the longest pair.
     pub fn phrase(reference: &Reference, words: &[Box<str>], interner: &mut Interner) -> Self {
         let attribute = words_of(reference, interner);
         let longest = words.windows(2).max_by_key(|pair| pair[0].len() + pair[1].len());

@@ -1,13 +1,13 @@
-//! Searches texts for what queries ask of them: all needles in one pass, and each word by a look-up.
+//! Searches texts for what queries ask of them: all needles in one pass, each word by a look-up, and pairs of such words.
 //!
-//! A needle or word that stands in a text is a symbol like any value, of an attribute of its own, of which a message may
+//! A needle, word or pair of words that stands in a text is a symbol like any value, of an attribute of its own, of which a message may
 //! have several. Automata are not part of a snapshot: they are built for the first text.
 
 use std::sync::{Arc, OnceLock};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
-use crate::allowance::{Allowance, EVALUATION_NS};
+use crate::allowance::{Allowance, EVALUATION_NS, WORD_PAIR_NS};
 use crate::error::EngineError;
 use crate::index::ids::{AttributeId, SymbolPosition};
 use crate::index::layout::sections::SectionName;
@@ -111,7 +111,7 @@ impl TextSearch {
                 if !message.allowance().spend(words.len(), EVALUATION_NS) {
                     return Ok(());
                 }
-                let mut found = WordsFound::new(attribute, signature);
+                let mut found = WordsFound::new(attribute, message.allowance());
                 for (word, symbol) in words.iter().zip(symbols) {
                     let positions = signature.positions(word);
                     if !positions.is_empty() {
@@ -119,7 +119,7 @@ impl TextSearch {
                         found.note(word, positions);
                     }
                 }
-                found.pairs(store, message.allowance(), add)
+                found.pairs(store, add)
             }
             _ => attribute.words(store, signature, message.allowance(), add),
         }
@@ -168,50 +168,50 @@ impl WordAttribute {
         if !allowance.spend(signature.terms().len(), EVALUATION_NS) {
             return Ok(());
         }
-        let mut found = WordsFound::new(self, signature);
+        let mut found = WordsFound::new(self, allowance);
         for (word, positions) in signature.terms() {
             if let Some(symbol) = find(store, self.id, Scalar::Text(word))? {
                 add(symbol);
                 found.note(word, positions);
             }
         }
-        found.pairs(store, allowance, add)
+        found.pairs(store, add)
     }
 }
 
-/// The words of a text that queries ask for.
+/// The words of a text that queries ask for, as far as pairs of them are wanted and paid for.
 struct WordsFound<'a> {
     attribute: WordAttribute,
-    /// The word at each position, empty where nobody asks for it; no positions when no pairs are wanted.
+    allowance: &'a Allowance,
     words: Vec<&'a str>,
+    /// The positions of the words, each with the index of its word.
+    places: Vec<(u32, u32)>,
 }
 
 impl<'a> WordsFound<'a> {
-    fn new(attribute: WordAttribute, signature: &Signature) -> Self {
-        let count = if attribute.has_pairs { signature.word_count() as usize } else { 0 };
-        Self { attribute, words: vec![""; count] }
+    fn new(attribute: WordAttribute, allowance: &'a Allowance) -> Self {
+        Self { attribute, allowance, words: Vec::new(), places: Vec::new() }
     }
 
     fn note(&mut self, word: &'a str, positions: &[u32]) {
-        if self.attribute.has_pairs {
-            positions.iter().for_each(|position| self.words[*position as usize] = word);
+        if self.attribute.has_pairs && self.allowance.spend(positions.len(), WORD_PAIR_NS) {
+            let index = self.words.len() as u32;
+            self.words.push(word);
+            self.places.extend(positions.iter().map(|position| (*position, index)));
         }
     }
 
-    /// Call `add` with each pair that stands in the text. Cost: a look-up for any two such words, one after the other.
-    fn pairs(
-        &self,
-        store: &SectionStore,
-        allowance: &Allowance,
-        add: &mut impl FnMut(SymbolInfo),
-    ) -> Result<(), EngineError> {
-        if !allowance.spend(self.words.len(), EVALUATION_NS) {
-            return Ok(());
-        }
-        let mut pair = String::new();
-        for words in self.words.windows(2).filter(|words| !words[0].is_empty() && !words[1].is_empty()) {
-            write_word_pair(words[0], words[1], &mut pair);
-            find(store, self.attribute.id, SymbolTerm::WordPair(&pair))?.into_iter().for_each(&mut *add);
+    /// Call `add` with each pair of words that stand one after the other. Cost: sorting the positions, and a look-up for each
+    /// two such words.
+    fn pairs(mut self, store: &SectionStore, add: &mut impl FnMut(SymbolInfo)) -> Result<(), EngineError> {
+        self.places.sort_unstable();
+        let (mut tried, mut text) = (HashSet::new(), String::new());
+        for place in self.places.windows(2).filter(|place| place[0].0 + 1 == place[1].0) {
+            let pair = (place[0].1, place[1].1);
+            if tried.insert(pair) {
+                write_word_pair(self.words[pair.0 as usize], self.words[pair.1 as usize], &mut text);
+                find(store, self.attribute.id, SymbolTerm::WordPair(&text))?.into_iter().for_each(&mut *add);
+            }
         }
         Ok(())
     }
