@@ -108,25 +108,25 @@ impl BrokerUnderLoad {
         }
     }
 
-    /// Let what waits for the disk happen.
+    /// Let what waits for the disk happen, as far as the publisher waits for it.
     fn commit(&mut self) {
         self.broker.committed(0);
         self.write(self.publisher);
-        while !self.broker.wants_input(self.publisher) || self.broker.has_work() {
-            std::thread::sleep(Duration::from_micros(200));
-            self.broker.committed(0);
-            self.broker.work(0);
-        }
+        self.wait_for(&[self.publisher]);
     }
 
     /// Wait until all that was asked for is done: definitions wait for the disk.
     fn finish(&mut self) {
         let all: Vec<_> = self.consumers.iter().copied().chain([self.publisher]).collect();
-        while self.broker.has_work() || all.iter().any(|connection| !self.broker.wants_input(*connection)) {
+        self.wait_for(&all);
+    }
+
+    fn wait_for(&mut self, connections: &[ConnectionId]) {
+        while self.broker.has_work() || connections.iter().any(|connection| !self.broker.wants_input(*connection)) {
             std::thread::sleep(Duration::from_micros(200));
             self.broker.committed(0);
             self.broker.work(0);
-            all.iter().for_each(|connection| _ = self.write(*connection));
+            connections.iter().for_each(|connection| _ = self.write(*connection));
         }
     }
 
@@ -188,8 +188,7 @@ fn run(broker: Broker, messages: usize, size: usize, acknowledges: bool, durable
     world.send(consumer, QueueDeclare { queue: "work", durable, ..Default::default() });
     if durable {
         world.send(world.publisher, ConfirmSelect { no_wait: true });
-        std::thread::sleep(Duration::from_millis(100));
-        world.commit();
+        world.finish();
     }
     world.send(consumer, BasicQos { prefetch_size: 0, prefetch_count: 2_000, global: false });
     world.send(consumer, BasicConsume { queue: "work", no_ack: !acknowledges, ..Default::default() });

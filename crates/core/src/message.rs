@@ -151,7 +151,7 @@ pub struct Message<'a> {
     /// The body.
     pub body: Body<'a>,
     given: Option<&'a Signature>,
-    signature: OnceCell<Signature>,
+    /// The signature of every word of the body.
     full: OnceCell<Signature>,
     /// The signatures of other texts; no memory before the first.
     texts: OnceCell<Box<SignatureMemo>>,
@@ -170,7 +170,6 @@ impl<'a> Message<'a> {
             properties,
             body,
             given: None,
-            signature: OnceCell::new(),
             full: OnceCell::new(),
             texts: OnceCell::new(),
             allowance: Allowance::unlimited(),
@@ -221,13 +220,13 @@ impl<'a> Message<'a> {
     /// not asked [`Self::can_read_words`].
     #[must_use]
     pub fn signature(&self, body: &str) -> &Signature {
-        self.given.unwrap_or_else(|| self.signature.get_or_init(|| Signature::of(body)))
+        self.given.unwrap_or_else(|| self.full_signature(body))
     }
 
     /// Whether the allowance covers the signature of `body`, which the first to ask pays for.
     #[must_use]
     pub fn can_read_words(&self, body: &str) -> bool {
-        self.given.is_some() || self.signature.get().is_some() || self.allowance.spend(body.len(), words_ns(body))
+        self.given.is_some() || self.full.get().is_some() || self.allowance.spend(body.len(), words_ns(body))
     }
 
     /// Call `read` with the signature of `text`, a part of this message that is not its body. The first to ask pays for it.
@@ -249,10 +248,7 @@ impl<'a> Message<'a> {
     /// The signature of every word of `body`, for words that a stop list excluded from [`Self::signature`].
     #[must_use]
     pub fn full_signature(&self, body: &str) -> &Signature {
-        match self.given {
-            Some(_) => self.full.get_or_init(|| Signature::of(body)),
-            None => self.signature(body),
-        }
+        self.full.get_or_init(|| Signature::of(body))
     }
 
     /// The remembered answer of the expensive predicate with this serial number, if it was called.

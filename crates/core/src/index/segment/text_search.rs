@@ -1,7 +1,7 @@
 //! Searches texts for what queries ask of them: all needles in one pass, each word by a look-up, and pairs of such words.
 //!
-//! A needle, word or pair of words that stands in a text is a symbol like any value, of an attribute of its own, of which a message may
-//! have several. Automata are not part of a snapshot: they are built for the first text.
+//! A needle, word or pair of words that stands in a text is a symbol like any value, of an attribute of its own, of which a
+//! message may have several. Automata are not part of a snapshot: they are built for the first text.
 
 use std::sync::{Arc, OnceLock};
 
