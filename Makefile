@@ -20,6 +20,8 @@ WORKERS ?= 3
 # Tests that hold the clock to a bound are left out: measuring makes everything slower.
 COVERAGE_TESTS ?= not spark and not serial
 BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/cut_%.py benchmarks/write_%.py, $(wildcard benchmarks/*.py))
+FAULT_TESTS := tests/faults tests/model tests/notify/test_killed.py tests/notify/test_smtp.py tests/test_bombs.py \
+	tests/broker/test_illegal_order.py tests/broker/test_query_bombs.py
 FUZZ_TARGETS := selector boolean topic snapshot amqp
 
 VENV := $(CURDIR)/.venv
@@ -38,7 +40,7 @@ pytest = status=0; \
 	$(PYTEST) -m "serial$(1)" || status=1; \
 	exit $$status
 
-.PHONY: help setup run test quick lint lint-python lint-rust docs tree notebooks circles homonyms stub limits commands crates format bench faults coverage fuzz miri \
+.PHONY: help setup run test quick lint lint-python lint-rust docs tree notebooks circles homonyms stub limits commands crates format bench faults planted coverage fuzz miri \
 	wheel release constraints clean tools
 
 help: ## show this list
@@ -167,8 +169,13 @@ bench: setup ## measure all beside its baselines (filters of WORKLOAD=folder, if
 	$(BIN)/python benchmarks/write_page.py && exit $$status
 
 faults: setup ## the long fault tests, as often as promised (hours; less with TAMIS_KILLS=10 TAMIS_CUTS=40 ..., and then says what is missing)
-	TAMIS_LONG=1 $(BIN)/python -m pytest tests/faults tests/model tests/notify/test_killed.py tests/notify/test_smtp.py tests/test_bombs.py -s
-	TAMIS_SIMULATIONS=$(SIMULATIONS) $(CARGO) test --locked --release -p tamis-core --lib broker::simulation
+	@status=0; \
+	TAMIS_LONG=1 $(BIN)/python -m pytest $(FAULT_TESTS) -s || status=1; \
+	TAMIS_SIMULATIONS=$(SIMULATIONS) TAMIS_ROUNDS=$(SIMULATIONS) $(CARGO) test --locked --release -p tamis-core --lib -- broker::simulation broker::durability journal || status=1; \
+	exit $$status
+
+planted: setup ## build the core with each of the faults it once had, and let the model of AMQP find them (about half an hour)
+	@$(BIN)/python -m tests.model.find_planted
 
 coverage: setup ## measure which lines the tests of COVERAGE_TESTS (default "not spark and not serial") run: coverage/python, coverage/rust
 	@mkdir -p coverage

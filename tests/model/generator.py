@@ -15,7 +15,7 @@ MODES = ("confirm", "confirm", "tx", "plain")
 BODY_BYTES, BIG_BODY_BYTES, HUGE_BODY_BYTES = 4_000, 1 << 16, 8 << 20
 LITTLE_MEMORY = 3 << 20
 MEMORY_SHARE = 4
-"""The share of programs that are short of memory: none while messages that left memory come back (test_programs.py)."""
+"""The percentage of programs that are short of memory."""
 
 
 def random_program(seed: int) -> Program:
