@@ -5,7 +5,6 @@ Everything runs in one process, without sockets, on a clock that the test contro
 from __future__ import annotations
 
 import itertools
-import os
 from typing import Any
 
 from hypothesis import given, settings
@@ -15,9 +14,10 @@ from tamis._core import Broker, amqp_decode_frame, amqp_encode_method
 from tamis.broker.rules import Rules
 from tamis.broker.users.access import Access
 from tamis.broker.users.user import ALL, Limits, Permission, User
+from tests.faults.promises import times
 
-EXAMPLES = int(os.environ.get("TAMIS_EXAMPLES", "300"))
-"""Number of examples of each property; the promise is 10,000."""
+EXAMPLES = times("TAMIS_EXAMPLES", 300, 10_000)
+"""The number of examples of each property."""
 CHANNEL_CODES = {311, 313, 403, 404, 405, 406}
 CONNECTION_CODES = {320, 402, 501, 502, 503, 504, 505, 506, 530, 540, 541}
 

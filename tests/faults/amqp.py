@@ -376,6 +376,43 @@ class Consumer(threading.Thread):
             self._client.send(commands.Basic.Ack(tag, multiple=True))
 
 
+class Getter(threading.Thread):
+    """Fetches one message of a queue after the other with basic.get, and acknowledges each, until the broker goes."""
+
+    def __init__(self, port: int, queue: str, ledger: Ledger) -> None:
+        super().__init__(daemon=True)
+        self._client, self._queue, self._ledger = Client(port), queue, ledger
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Close the socket."""
+        self._stopping.set()
+        self.join(30)
+
+    def run(self) -> None:
+        """Until stopped or the broker goes."""
+        with contextlib.suppress(BrokerGoneError, BrokerClosedError):
+            while not self._stopping.is_set():
+                self._client.send(commands.Basic.Get(queue=self._queue))
+                self._take()
+        with contextlib.suppress(OSError):
+            self._client.close()
+
+    def _take(self) -> None:
+        tag = 0
+        while not self._stopping.is_set():
+            for value in self._client.frames(0.05):
+                if getattr(value, "name", "") == "Basic.GetEmpty":
+                    self._stopping.wait(0.02)
+                    return
+                if getattr(value, "name", "") == "Basic.GetOk":
+                    tag = value.delivery_tag
+                elif isinstance(value, ContentBody):
+                    self._ledger.delivered.append(value.value.decode().rstrip(PAD))
+                    self._client.send(commands.Basic.Ack(tag))
+                    return
+
+
 MAILBOX = "amq.mailbox."
 """What the names of mailboxes' queues begin with; the identity follows."""
 

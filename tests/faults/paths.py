@@ -13,12 +13,16 @@ from typing import Any
 from pamqp import commands
 from pamqp.body import ContentBody
 
-from tests.faults.amqp import MAILBOX, PAD, Client, Consumer, Ledger, Publisher, drain
+from tests.faults.amqp import MAILBOX, PAD, Client, Consumer, Getter, Ledger, Publisher, drain
 from tests.faults.stream_reader import Reading, StreamReader, read_on
 
 TTL_MS = 300
 """The longest time that a message waits before it moves by itself."""
 STREAM = "log"
+NARROW = "narrow"
+"""A queue that is full while letters for it wait in their own queue, where nobody sees them."""
+LETTERS_S = 0.3
+"""The time in which letters that wait notice that there is room."""
 ANNS = f"{MAILBOX}ann"
 SERVICE = "amq.service.work"
 
@@ -50,6 +54,20 @@ QUEUES: dict[str, dict[str, Any]] = {
     "full": {"x-max-length": 50, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "overflowed"},
     "overflowed": {},
     "refusing": {"x-max-length": 200, "x-overflow": "reject-publish"},
+    "burying": {
+        **{"x-max-length": 50, "x-overflow": "reject-publish-dlx"},
+        **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "buried"},
+    },
+    "buried": {},
+    "careful": {
+        **{"x-max-length": 500, "x-overflow": "reject-publish", "x-message-ttl": TTL_MS},
+        **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": NARROW},
+        "x-dead-letter-strategy": "at-least-once",
+    },
+    NARROW: {"x-max-length": 200, "x-overflow": "reject-publish"},
+    "tried": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "retry"},
+    "retry": {"x-message-ttl": TTL_MS // 3, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "tried"},
+    "got": {},
     "transacted.1": {},
     "transacted.2": {},
     STREAM: {"x-queue-type": "stream"},
@@ -66,6 +84,8 @@ BINDINGS: tuple[dict[str, Any], ...] = (
     {"queue": "rejecting", "exchange": "dead", "routing_key": "b"},
     {"queue": "rejected", "exchange": "dead", "routing_key": "c"},
 )
+
+Taker = Consumer | Getter | StreamReader
 
 
 @dataclass(frozen=True)
@@ -92,6 +112,10 @@ WAYS = (
     Way("", "waiting", (("waiting", "waited"),), {"expiration": str(TTL_MS)}),
     Way("", "full", (("full", "overflowed"),)),
     Way("", "refusing", (("refusing",),)),
+    Way("", "burying", (("burying",),)),
+    Way("", "careful", ((NARROW, "careful"),)),
+    Way("", "tried", (("retry", "tried"),)),
+    Way("", "got", (("got",),)),
     Way("", "transacted.1", (("transacted.1",),), transaction=7),
     Way("", "transacted.2", (("transacted.2",),), transaction=40),
     Way("", STREAM, ((STREAM,),)),
@@ -114,9 +138,9 @@ class Paths:
         self._published = {way: Ledger() for way in map(id, WAYS)}
         self.ledgers = {place: replace(self._published[id(way)], delivered=[]) for way in WAYS for place in way.places}
 
-    def start(self, port: int, name: str, size: int) -> list[Publisher | Consumer | StreamReader]:
-        """Start a publisher for each way, and those who take: of a queue, of one whose messages they reject, of a
-        mailbox and of a service, and a named reader of the stream."""
+    def start(self, port: int, name: str, size: int) -> list[Publisher | Taker]:
+        """Start a publisher for each way, and those who take: of queues, of those whose messages they reject, of a
+        mailbox and of a service, one with basic.get, and a named reader of the stream."""
         declare(port)
         publishers = [
             Publisher(
@@ -132,14 +156,16 @@ class Paths:
             )
             for number, way in enumerate(WAYS)
         ]
-        consumers = [
+        takers: list[Taker] = [
             Consumer(port, "work", self.ledgers["work",]),
             Consumer(port, "rejecting", Ledger(), rejects=True),
+            Consumer(port, "tried", Ledger(), rejects=True),
+            Getter(port, "got", self.ledgers["got",]),
             Consumer(port, ANNS, self.ledgers[ANNS,], identity="ann"),
             Consumer(port, SERVICE, self.ledgers[SERVICE,], prefetch=1, ack_every=1),
+            StreamReader(port, STREAM, self.reading, name="audit"),
         ]
-        reader = StreamReader(port, STREAM, self.reading, name="audit")
-        threads: list[Publisher | Consumer | StreamReader] = [*publishers, *consumers, reader]
+        threads: list[Publisher | Taker] = [*publishers, *takers]
         for thread in threads:
             thread.start()
         return threads
@@ -161,6 +187,9 @@ class Paths:
                 else:
                     count = drain(port, queue, ledger)
                     assert not count or queue not in {"dying", "waiting"}, f"{count} are in '{queue}' after their time"
+                    while queue == NARROW and count:
+                        time.sleep(LETTERS_S)
+                        count = drain(port, queue, ledger)
 
     def only_confirmed(self, confirmed: dict[tuple[str, ...], set[str]]) -> None:
         """Let only these count as confirmed."""

@@ -1,7 +1,7 @@
 """A confirmed message that is rejected is in its queue or in that of its dead letters, also after kill -9.
 
 More bytes are rejected at once than the journal takes in one call, so that letters wait while the broker is killed.
-`TAMIS_KILLS=100 pytest tests/faults/test_broker_dead_letters.py` is the long form; TAMIS_SEED repeats a run. A broker
+`TAMIS_LONG=1 pytest tests/faults/test_broker_dead_letters.py` is the long form; TAMIS_SEED repeats a run. A broker
 that settles the originals first is planted, and caught, in the core's own tests (`broker/tests/dead_letters.rs`)."""
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pamqp.body import ContentBody
 
 from tests.faults.amqp import PAD, Client, Ledger, drain
 from tests.faults.broker_process import BrokerProcess
+from tests.faults.promises import times
 
-KILLS = int(os.environ.get("TAMIS_KILLS", "3"))
+KILLS = times("TAMIS_KILLS", 3, 100)
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
-LONG = KILLS > 10
-MESSAGES, BODY_BYTES = (9_000, 16_000) if LONG else (2_500, 16_000)
+MESSAGES, BODY_BYTES = times("TAMIS_LETTERS", 2_500, 9_000), 16_000
 
 
 def declare(port: int) -> None:

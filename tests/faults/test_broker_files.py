@@ -9,7 +9,7 @@ import pytest
 from pamqp import commands
 
 from tamis.broker.system import FILES_KEPT_FREE
-from tests.faults.amqp import BrokerClosedError, Client
+from tests.faults.amqp import BrokerClosedError, BrokerGoneError, Client
 from tests.faults.broker_process import BrokerProcess
 
 LEFT = 120
@@ -83,3 +83,11 @@ def test_readers_far_apart_leave_files_for_others(broker: BrokerProcess) -> None
             read |= {body.split()[0] for _, body in client.deliveries(10.0)}
         keep_messages(broker.port)
         assert "message lost" not in broker.said()
+
+
+def test_control_a_broker_that_may_open_less_than_it_believes_is_caught(broker: BrokerProcess) -> None:
+    with broker:
+        are_open = len(list(Path(f"/proc/{broker.pid}/fd").iterdir()))
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (are_open + 1, are_open + 1))
+        with pytest.raises((BrokerGoneError, BrokerClosedError, TimeoutError)):
+            keep_messages(broker.port)

@@ -11,24 +11,25 @@ import multiprocessing
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from tests.faults.broker_process import BrokerProcess
 from tests.faults.hostile import HostileClient
+from tests.faults.pauses import Pauses
 from tests.faults.priority import become_real_time, without_rest
+from tests.faults.promises import LONG, times
 from tests.faults.test_broker_memory import memory_limit, peak_mib
 from tests.faults.test_broker_stalls import Probe
 
 pytestmark = pytest.mark.serial
 
-LONG = bool(os.environ.get("TAMIS_LONG"))
-SECONDS = float(os.environ.get("TAMIS_HOSTILE_S", "600" if LONG else "5"))
+SECONDS = times("TAMIS_HOSTILE_S", 5, 600)
 SEED = int(os.environ.get("TAMIS_SEED", "0")) or random.randrange(1 << 32)
 LIMIT_MIB = 512
 STALL_S_MAX = 0.020
@@ -44,20 +45,35 @@ def percentile_99(times: list[float]) -> float:
     return sorted(times)[int(len(times) * 0.99)]
 
 
-def by_turns(probe: Probe, may_play: Event, players: list[BaseProcess]) -> tuple[list[float], list[float]]:
+class Player(Protocol):
+    """A process, or a thread."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def is_alive(self) -> bool:
+        """Return whether it has begun, and has not ended."""
+
+
+def by_turns(probe: Probe, may_play: Event, players: Sequence[Player]) -> tuple[list[float], list[float]]:
     """Let the players play and pause by turns. Return the probe's times while all is quiet, and meanwhile, in ms."""
     quiet: list[float] = []
     loud: list[float] = []
     for player in players:
         player.start()
     while any(player.is_alive() for player in players):
-        for times, is_loud in ((loud, True), (quiet, False)):
+        for taken, is_loud in ((loud, True), (quiet, False)):
             (may_play.set if is_loud else may_play.clear)()
             time.sleep(0.2)  # what was sent before is carried out
             start = len(probe.times_ms)
             time.sleep(TURN_S if is_loud else TURN_S / 4)
-            times += probe.times_ms[start:]
+            taken += probe.times_ms[start:]
     return quiet, loud
+
+
+def is_kept(quiet: list[float], loud: list[float]) -> bool:
+    """Return whether the bystander waits hardly longer while the clients play."""
+    return percentile_99(loud) <= SLOWER_MAX * percentile_99(quiet)
 
 
 def play(port: int, seed: int, may_play: Event) -> None:
@@ -103,7 +119,7 @@ def test_a_hostile_client_neither_kills_the_broker_nor_holds_up_a_bystander(tmp_
             may_play = spawn.Event()
             seeds = range(SEED, SEED + PROCESSES)
             players = [spawn.Process(target=play, args=(broker.port, seed, may_play)) for seed in seeds]
-            quiet, loud = by_turns(probe, may_play, list(players))
+            quiet, loud = by_turns(probe, may_play, players)
             assert broker.running(), f"killed, seed {SEED}: {broker.said()}"
             assert probe.is_alive(), f"the bystander was closed, seed {SEED}: {broker.said()}"
             said, peak = broker.about(), peak_mib(broker.pid)
@@ -111,11 +127,21 @@ def test_a_hostile_client_neither_kills_the_broker_nor_holds_up_a_bystander(tmp_
             assert [player.exitcode for player in players] == [0] * PROCESSES
             stall_s = said["stall_s_max"]
             print(
-                f"seed {SEED}, {SECONDS:.0f} s: longest stall {stall_s * 1_000:.1f} ms ({said['stall_s_max_cause']}); "
+                f"seed {SEED}, {SECONDS} s: longest stall {stall_s * 1_000:.1f} ms ({said['stall_s_max_cause']}); "
                 f"bystander p99 {percentile_99(loud):.2f} ms (quiet {percentile_99(quiet):.2f}), "
                 f"longest {max(loud):.1f} ms; "
                 f"peak {peak:.0f} MiB of {LIMIT_MIB}"
             )
             if is_alone and LONG:
                 assert stall_s <= STALL_S_MAX, said["stall_s_max_cause"]
-                assert percentile_99(loud) <= SLOWER_MAX * percentile_99(quiet)
+                assert is_kept(quiet, loud)
+
+
+def test_control_a_broker_that_stands_still_at_times_is_caught(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        probe = Probe(broker.port)
+        probe.start()
+        may_play = multiprocessing.get_context("spawn").Event()
+        quiet, loud = by_turns(probe, may_play, [Pauses(broker.pid, may_play, seconds=3)])
+        probe.stop()
+    assert not is_kept(quiet, loud)

@@ -20,19 +20,19 @@ from pamqp import commands
 
 from tests.faults.amqp import BrokerClosedError, BrokerGoneError, Client, marshal
 from tests.faults.broker_process import BrokerProcess
+from tests.faults.promises import times
 from tests.faults.test_broker_memory import memory_limit, peak_mib
 
 pytestmark = [pytest.mark.serial, pytest.mark.timeout(1_200)]
 
-LONG = bool(os.environ.get("TAMIS_LONG"))
 LIMIT_MIB = 512
 BOUND_MIB = LIMIT_MIB / 2 * 1.25
 """memory_bytes is half of what the container has, and the process stays within a quarter more."""
 QUEUES = 1_000
-MESSAGES = 20_000 if LONG else 6_000
-UNACKNOWLEDGED = 1_000_000 if LONG else 150_000
-DEFINITIONS = 1_000_000 if LONG else 150_000
-READERS = 1_000 if LONG else 200
+MESSAGES = times("TAMIS_FANNED_OUT", 6_000, 20_000)
+UNACKNOWLEDGED = times("TAMIS_UNACKNOWLEDGED", 150_000, 1_000_000)
+DEFINITIONS = times("TAMIS_DEFINITIONS", 150_000, 1_000_000)
+READERS = times("TAMIS_STOPPED_READERS", 200, 1_000)
 READER_KIB_MAX = 256
 """What the process may hold for each of many clients that do not read."""
 BLOCKED_S_MAX = 1.0

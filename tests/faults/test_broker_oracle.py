@@ -23,6 +23,8 @@ from tests.faults.promises import times
 QUERIES = times("TAMIS_QUERIES", 300, 10_000)
 MESSAGES = times("TAMIS_MESSAGES", 1000, 100_000)
 SEEDS = times("TAMIS_SEEDS", 1, 20)
+CHANGED = times("TAMIS_CHANGED", 3_000, 20_000)
+"""Messages between which queries change."""
 KINDS = 1_000
 """Number of different messages, since brute force evaluates QUERIES for each; further messages repeat them."""
 PART = 500
@@ -172,8 +174,19 @@ def check_part(client: Client, work: Work, numbers: range) -> int:
 def test_queries_that_change_under_load_give_each_message_one_state(tmp_path: Path) -> None:
     """A publish takes effect after earlier binds and unbinds of its channel, and before later ones."""
     print(f"TAMIS_SEED={SEED}")
+    change_under_load(tmp_path, CHANGED)
+
+
+def test_control_a_binding_that_is_never_made_is_caught(tmp_path: Path) -> None:
+    print(f"TAMIS_SEED={SEED}")
+    with pytest.raises(AssertionError, match="message "):
+        change_under_load(tmp_path, CHANGED // 3, forgets="#")
+
+
+def change_under_load(folder: Path, messages: int, forgets: str | None = None) -> None:
+    """Change bindings between messages, and compare what comes; bindings of the pattern `forgets` are never made."""
     chance = random.Random(SEED)
-    with BrokerProcess(tmp_path / "data") as broker:
+    with BrokerProcess(folder / "data") as broker:
         client = Client(broker.port)
         client.call(commands.Exchange.Declare(exchange="e", exchange_type="topic"), "Exchange.DeclareOk")
         for name in ("q0", "q1", "q2", "load"):
@@ -185,7 +198,7 @@ def test_queries_that_change_under_load_give_each_message_one_state(tmp_path: Pa
         bound: dict[tuple[str, str, str], tamis.Query] = {}
         expected: dict[str, set[str]] = {}
         began, number = time.monotonic(), 0
-        while number < 3_000:
+        while number < messages:
             if chance.random() < 0.5:
                 text = random_query(chance, 1)
                 place = (f"q{chance.randrange(3)}", chance.choice(PATTERNS), text)
@@ -197,9 +210,10 @@ def test_queries_that_change_under_load_give_each_message_one_state(tmp_path: Pa
                     )
                 else:
                     bound[place] = tamis.topic(place[1]) & tamis.selector(text)
-                    client.send(
-                        commands.Queue.Bind(queue=place[0], exchange="e", routing_key=place[1], arguments=arguments)
-                    )
+                    if place[1] != forgets:
+                        client.send(
+                            commands.Queue.Bind(queue=place[0], exchange="e", routing_key=place[1], arguments=arguments)
+                        )
             key, headers, own = random_message(chance)
             client.publish("e", key, str(number).encode(), headers=headers, **own)
             properties = {**headers, **own}

@@ -19,14 +19,17 @@ from tests.faults.amqp import Client
 from tests.faults.broker_process import BrokerProcess
 from tests.faults.idle import IdleLoop
 from tests.faults.priority import become_real_time
-from tests.faults.promises import LONG
+from tests.faults.promises import LONG, times
 
 pytestmark = pytest.mark.serial
 
 BINDINGS = 100_000
-QUEUED = 1_000_000 if LONG else 100_000
+QUEUED = times("TAMIS_QUEUED", 100_000, 1_000_000)
 QUEUES = 1_000
-LOGINS = 100 if LONG else 20
+READERS = times("TAMIS_CATCHING_UP", 30, 300)
+STREAM = {"x-queue-type": "stream"}
+STREAMED = 1_000
+LOGINS = times("TAMIS_LOGINS", 20, 100)
 STALL_MS_MAX = 20.0
 """The promised maximum; twice what an idle process waits meanwhile is added: for the broker and for the probe."""
 HIGH_MS_MAX = 5.0
@@ -163,6 +166,67 @@ def commit(port: int) -> None:
     client.call(commands.Queue.Delete(queue="committed"), "Queue.DeleteOk", 120)
 
 
+def all_at_once(client: Client, queue: str, **arguments: str) -> None:
+    """Let all messages of a queue expire in the same moment: when the one before them is taken."""
+    client.call(commands.Queue.Declare(queue=queue, arguments=arguments), "Queue.DeclareOk")
+    client.publish("", queue, b"first")
+    for _ in range(QUEUED):
+        client.publish("", queue, b"x" * 20, expiration="1")
+    client.call(commands.Queue.Declare(queue=queue, passive=True), "Queue.DeclareOk", 120)
+    client.call(commands.Basic.Get(queue=queue, no_ack=True), "Basic.GetOk")
+
+
+def await_count(client: Client, queue: str, count: int) -> None:
+    """Wait until a queue has so many messages."""
+    until = time.monotonic() + 120
+    while client.call(commands.Queue.Declare(queue=queue, passive=True), "Queue.DeclareOk").message_count != count:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def expire(port: int) -> None:
+    client = Client(port)
+    all_at_once(client, "expiring")
+    await_count(client, "expiring", 0)
+    client.close()
+
+
+def chain_letters(port: int) -> None:
+    """Messages go from queue to queue as dead letters, because each queue lets them wait no time."""
+    client = Client(port)
+    for queue, to in (("second", "third"), ("third", "last")):
+        arguments = {"x-message-ttl": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": to}
+        client.call(commands.Queue.Declare(queue=queue, arguments=arguments), "Queue.DeclareOk")
+    client.call(commands.Queue.Declare(queue="last"), "Queue.DeclareOk")
+    all_at_once(client, "one", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "second"})
+    await_count(client, "last", QUEUED)
+    client.call(commands.Queue.Delete(queue="last"), "Queue.DeleteOk", 120)
+    client.close()
+
+
+def catch_up(port: int) -> None:
+    """Readers of one stream begin at its first message, each over a connection of its own."""
+    client = Client(port)
+    client.call(commands.Queue.Declare(queue="stream", durable=True, arguments=STREAM), "Queue.DeclareOk")
+    client.call(commands.Confirm.Select(), "Confirm.SelectOk")
+    for _ in range(STREAMED):
+        client.publish("", "stream", b"x" * 100, delivery_mode=2)
+    confirmed = 0
+    while confirmed < STREAMED:
+        confirmed = max([confirmed, *(it.delivery_tag for it in client.frames(5.0) if it.name == "Basic.Ack")])
+    readers = [Client(port, timeout_s=60) for _ in range(READERS)]
+    for reader in readers:
+        reader.call(commands.Basic.Qos(prefetch_count=STREAMED), "Basic.QosOk")
+        reader.send(commands.Basic.Consume(queue="stream", arguments={"x-stream-offset": "first"}))
+    for reader in readers:
+        taken = 0
+        while taken < STREAMED:
+            taken += sum(1 for _ in reader.deliveries(5.0))
+        reader.close()
+    client.call(commands.Queue.Delete(queue="stream"), "Queue.DeleteOk", 120)
+    client.close()
+
+
 def log_in(port: int) -> None:
     def one() -> None:
         Client(port, timeout_s=60).close()
@@ -181,11 +245,14 @@ WORKS = {
     "a full queue purged": purge,
     "a fan-out": fan_out,
     "a large transaction": commit,
+    "everything expires": expire,
+    "a chain of dead letters": chain_letters,
+    "readers catch up": catch_up,
     "logins": log_in,
 }
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_200)
 def test_heavy_work_does_not_hold_up_a_bystander(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         probe = Probe(broker.port)

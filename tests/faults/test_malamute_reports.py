@@ -29,6 +29,7 @@ LIMIT_S = 120
 SAME_ADDRESS = times("TAMIS_SAME_ADDRESS_CLIENTS", 20, 200)
 FLOOD_MIB = times("TAMIS_FLOOD_MIB", 96, 1_024)
 MEMORY_MIB = 32
+HELD_BYTES_MAX = 2 * MEMORY_MIB << 20
 WORKER = """
 import sys, tamis.client.blocking
 client = tamis.client.blocking.connect(sys.argv[1])
@@ -183,16 +184,9 @@ def test_many_clients_with_one_address_are_refused_but_one(broker: RunningBroker
 
 
 def test_clients_that_send_more_than_there_is_memory_for_are_stopped_and_others_served(broker: RunningBroker) -> None:
-    body = bytes(64 << 10)
-
     async def work() -> None:
         with ExitStack() as stack:
-            senders = [PlainClient(broker.port) for _ in range(8)]
-            for number, sender in enumerate(senders):
-                stack.callback(sender.close)
-                sender._socket.setblocking(False)
-                flood(sender, number, body)
-            assert broker.ask("metrics")["memory_counted_bytes"] < 2 * MEMORY_MIB << 20
+            assert held_bytes_of_floods(broker, stack, FLOOD_MIB) < HELD_BYTES_MAX
             async with await tamis.client.connect(url(broker), identity="late") as late:  # it may read, if not send
                 assert late.identity == "late"
         await is_served(broker)
@@ -200,14 +194,33 @@ def test_clients_that_send_more_than_there_is_memory_for_are_stopped_and_others_
     run(work)
 
 
-def flood(sender: PlainClient, number: int, body: bytes) -> None:
-    """Send transient messages to a mailbox that nobody reads, until the broker reads no more of them."""
-    left = FLOOD_MIB << 20
+def test_control_a_broker_that_may_keep_more_is_caught(tmp_path: Path) -> None:
+    broker = RunningBroker(tmp_path, config=f"[limits]\nmemory_bytes = {8 * HELD_BYTES_MAX}\n")
+    try:
+        with ExitStack() as stack:
+            assert held_bytes_of_floods(broker, stack, HELD_BYTES_MAX >> 22) >= HELD_BYTES_MAX
+    finally:
+        broker.kill()
+
+
+def held_bytes_of_floods(broker: RunningBroker, stack: ExitStack, each_mib: int) -> int:
+    """Let eight clients send what they can, and at most so much each; return the memory that the broker counts then."""
+    for number in range(8):
+        sender = PlainClient(broker.port)
+        stack.callback(sender.close)
+        sender._socket.settimeout(1.0)
+        flood(sender, number, each_mib)
+    return int(broker.ask("metrics")["memory_counted_bytes"])
+
+
+def flood(sender: PlainClient, number: int, each_mib: int) -> None:
+    """Send transient messages to a mailbox that nobody reads, until the broker reads no more of them for a second."""
+    body, left = bytes(64 << 10), each_mib << 20
     while left > 0:
         try:
             sender.publish("mailbox", f"nobody{number}", body)
             left -= len(body)
-        except (TimeoutError, BrokerGoneError, BrokerClosedError, BlockingIOError):
+        except (BrokerGoneError, BrokerClosedError):
             return
 
 

@@ -28,7 +28,7 @@ from tamis.errors import StoreError
 from tamis.store import BatchCounts, BatchResult, Store, batches
 from tamis.store.staging import Staging
 from tests.faults.processes import kill_group, kill_part
-from tests.faults.promises import LONG, times
+from tests.faults.promises import times
 from tests.spark.mail import QUERIES, Match, brute_force, outbox, real_messages, write_mbox
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.spark
 
 KILLS = times("TAMIS_PIPELINE_KILLS", 2, 30)
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
-MESSAGES = 1_200 if LONG else 160
+MESSAGES = times("TAMIS_PIPELINE_MESSAGES", 160, 1_200)
 BATCH_MESSAGES = 20
 CHILD = Path(__file__).with_name("pipeline_child.py")
 

@@ -80,3 +80,13 @@ def test_a_stream_that_is_replayed_twice_matches_the_same_messages_both_times(tm
             assert replay(broker, text, len(expected)) == expected
     finally:
         broker.kill()
+
+
+def test_control_a_replay_of_another_query_is_caught(tmp_path: Path) -> None:
+    broker = RunningBroker(tmp_path)
+    try:
+        published = publish(broker, 1)
+        expected = [number for number, headers in enumerate(published) if headers["price"] > 90]
+        assert replay(broker, "price > 89", len(expected)) != expected
+    finally:
+        broker.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 import statistics
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from pamqp import commands
 
 from tests.broker.conftest import RunningBroker
 from tests.faults.amqp import PAD, Client
+from tests.faults.pauses import Pauses
 from tests.faults.promises import LONG, times
 from tests.faults.stream_reader import Reading, StreamReader
 
@@ -122,3 +124,16 @@ def test_a_reader_that_has_stopped_hurts_nobody_and_reads_everything_afterwards(
     print(f"{FAST} readers, p99: {p99:.0f} us, beside a stopped one {p99_beside:.0f} us")
     if LONG:
         assert p99_beside <= TIMES_MAX * p99
+
+
+@pytest.mark.timeout(300 + 4 * LIMIT_S)
+def test_control_a_broker_that_stands_still_at_times_is_caught(tmp_path: Path) -> None:
+    with running(tmp_path) as broker:
+        p99 = measure(broker, "alone", with_stopped=False)
+        always = threading.Event()
+        always.set()
+        pauses = Pauses(broker.process.pid, always, seconds=LIMIT_S)
+        pauses.start()
+        p99_beside = measure(broker, "beside", with_stopped=True)
+        pauses.stop()
+    assert p99_beside > TIMES_MAX * p99

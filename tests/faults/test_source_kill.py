@@ -53,3 +53,5 @@ def test_killed_in_the_middle_it_goes_on_without_loss(
     assert [len(batch) for batch in rest] == [500, 500, 500]
     places = {tuple(place) for _, rows in before for place in rows} | {place for batch in rest for place in batch}
     assert len(places) == 3_000
+    forgetful = stream(spark, "mbox", spamassassin, tmp_path / "another", max_messages="500")
+    assert len(forgetful) > len(rest), "the control: without the checkpoint it begins again"
