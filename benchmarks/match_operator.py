@@ -48,6 +48,8 @@ from tamis.reference.queries.brute_force import BruteForce
 
 BARS = {10_000: 1.3, 500_000: 1.6}
 """The most that a match may take, in times of the constant, by the number of queries."""
+TENTH = "properties.volume % 10 = 0"
+"""A filter on a column that no query asks for."""
 KEYED = "limit,regions,fields"
 NATIVE_MAX = 1_000
 """The most queries that are also given to Spark as filters of its own."""
@@ -148,6 +150,8 @@ def measure_spark(spark: SparkSession, engine: tamis.Engine, rows: int, runs: in
         "texts": with_constant(messages, matches, texts=True),
         "ids": messages.transform(tamis.spark.match(engine, ids=True)),
         "keys": messages.transform(tamis.spark.match(engine)),
+        "behind": messages.transform(tamis.spark.match(engine, ids=True)).filter(TENTH),
+        "before": messages.filter(TENTH).transform(tamis.spark.match(engine, ids=True)),
     }
     medians = by_turns(contenders, runs)
     return {
@@ -186,6 +190,8 @@ def show(cases: list[dict[str, Any]], results: Results) -> None:
         ("texts", "returns as many keys"),
         ("ids", "match, ids"),
         ("keys", "match, keys"),
+        ("behind", "match, ids, and then a filter that a tenth of the messages pass"),
+        ("before", "the filter first, and then match, ids"),
     )
     records, engines = [], []
     for case in cases:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,11 @@ def test_the_programs_of_the_page_run(
     (tmp_path / "a.mbox").write_text("From a\nSubject: Garden\n\nfrost tonight\n")
     (tmp_path / "queries.txt").write_text("frost: CONTAINS(body, 'frost')\n")
     monkeypatch.chdir(tmp_path)
-    programs = [block.text for block in blocks(PAGE) if block.language == "python" and "remote(" not in block.text]
+    programs = [
+        block.text
+        for block in blocks(PAGE)
+        if block.language == "python" and not re.search(r"remote\(|@dp", block.text)
+    ]
     assert len(programs) >= 3
     # Spark's processes have another current folder than the test.
     run_python("\n".join(programs).replace('"mail/"', repr(str(tmp_path / "a.mbox"))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ import tamis
 from tamis.errors import ConfigError, TamisError
 from tamis.spark import match
 from tamis.spark.matching import worker
+from tamis.spark.matching.worker import Errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -137,11 +139,40 @@ def test_a_file_of_queries_and_a_snapshot(messages: DataFrame, tmp_path: Path) -
     assert matched(messages, str(tmp_path / "queries.tamis")) == wanted
 
 
-def test_rows_are_matched_once_where_a_filter_follows(messages: DataFrame) -> None:
-    frame = messages.transform(match(QUERIES)).filter("size(matched) > 1").select("topic", "matched")
+def steps(frame: DataFrame) -> list[str]:
+    """Return the steps of the plan, the last first, without numbers."""
     plan = frame._jdf.queryExecution().executedPlan().toString()
-    assert plan.count("ArrowEvalPython") == 1
+    return [re.sub(r"^[ :*+\-|(]*\d*\)?[ *]*|#\d+L?", "", line) for line in plan.splitlines()]
+
+
+@pytest.mark.parametrize("errors", ["raise", "null", "column"])
+def test_rows_are_matched_once_where_a_filter_follows(messages: DataFrame, errors: Errors) -> None:
+    frame = messages.transform(match(QUERIES, errors=errors)).filter("size(matched) > 1").select("topic", "matched")
+    assert sum("ArrowEvalPython" in step for step in steps(frame)) == 1
     assert [row.matched for row in frame.collect()] == [keys for keys in expected() if len(keys) > 1]
+
+
+@pytest.mark.parametrize("errors", ["raise", "null", "column"])
+def test_a_filter_on_other_columns_goes_below_the_match(
+    spark: SparkSession, messages: DataFrame, tmp_path: Path, errors: Errors
+) -> None:
+    messages.write.parquet(str(tmp_path / "in"))
+    matches = spark.read.parquet(str(tmp_path / "in")).transform(match(QUERIES, errors=errors))
+    frame = matches.filter("topic = 'forex.usd' AND size(matched) > 0").select("topic", "matched")
+    after = matches.select("topic", "matched").collect()
+    assert sorted(frame.collect()) == sorted(row for row in after if row.topic == "forex.usd" and row.matched)
+    told = steps(frame)
+    place = next(index for index, step in enumerate(told) if step.startswith("ArrowEvalPython"))
+    assert any(step.startswith("Filter") and "forex.usd" in step for step in told[place:])
+    assert "EqualTo(topic,forex.usd)" in told[-1], "Parquet is read with the filter"
+    assert sum("ArrowEvalPython" in step for step in told) == 1
+
+
+def test_a_row_that_cannot_be_read_has_no_answer_where_filters_follow(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([("{", 1), ('{"price": 5}', 1), ("{}", 2)], "properties string, part int")
+    frame = rows.transform(match([("cheap", "price < 10")], errors="null")).filter("part = 1")
+    assert [row.matched for row in frame.collect()] == [None, ["cheap"]]
+    assert [row.matched for row in frame.filter("matched IS NULL").collect()] == [None]
 
 
 def test_no_rows_and_no_queries(messages: DataFrame) -> None:

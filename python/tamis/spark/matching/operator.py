@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program uses
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, StringType, StructType
 
 import tamis
 from tamis.errors import TamisError
@@ -21,16 +23,21 @@ from tamis.query.hierarchy import Parents
 from tamis.spark.matching.columns import message_columns
 from tamis.spark.matching.rules import RuleSet, rules_of
 from tamis.spark.matching.shards.rules import ShardedRules, copies_of, part_names, put_together
-from tamis.spark.matching.worker import Errors
+from tamis.spark.matching.worker import Errors, check_new
 
 _WORKER: Final = "tamis.spark.matching.worker"
 _SHARD_WORKER: Final = "tamis.spark.matching.shards.worker"
 _SHARD: Final = "\0shard"
 """The name of the last column of `tamis.spark.matching.shards.worker.match_in_shards`."""
+_LEAVES_EXPENSIVE: Final = "spark.sql.optimizer.avoidDoubleFilterEval"
+_PIPELINES: Final = "pyspark.pipelines.graph_element_registry"
 _ROUTED: Final = "struct<shards: array<int>, error: string>"
+_PREDICATE: Final = StructType().add("text", StringType()).add("value", StringType()).add("result", BooleanType())
 _EXPLAINED: Final = (
-    "struct<result: boolean, predicates: array<struct<text: string, value: string, result: boolean>>, "
-    "missing: array<string>>"
+    StructType()
+    .add("result", BooleanType())
+    .add("predicates", ArrayType(_PREDICATE))
+    .add("missing", ArrayType(StringType()))
 )
 
 
@@ -46,7 +53,7 @@ def match(
 
     It uses the columns ``topic`` (string) and ``body`` (string or binary), both optional, and ``properties`` (struct,
     map, variant or JSON text); without ``properties`` every other column is a property. What no query asks for is not
-    read.
+    read; but in the functions of a declarative pipeline, where Spark does not tell the columns, all of them are.
 
     Args:
         queries: a file of queries, a snapshot (``*.tamis``), a folder of shards (`tamis.spark.write_shards`), an
@@ -78,24 +85,40 @@ def match(
     returned = returned_type(ids, errors)
 
     def add_matched(frame: DataFrame) -> DataFrame:
-        if isinstance(rules, ShardedRules) and not frame.isStreaming:
-            return _match_sharded(frame, rules, column, ids=ids, errors=errors)
-        new = _new_columns(frame, column, errors)
-        inputs = message_columns(frame, rules.asked)
-        state = rules.publish(frame.sparkSession)
-        matched = worker_column(inputs, state, "match_rows", returned, ids=ids, errors=errors)
+        new = [column, f"{column}_error"] if errors == "column" else [column]
+        if _is_unseen():
+            state, inputs = rules.publish(frame.sparkSession), _whole_row()
+            matched = _row_column(frame, inputs, state, "match_unseen", returned, new=new, ids=ids, errors=errors)
+        elif isinstance(rules, ShardedRules) and not frame.isStreaming:
+            return _match_sharded(frame, rules, new, ids=ids, errors=errors)
+        else:
+            _check_new(frame, new)
+            state, inputs = rules.publish(frame.sparkSession), message_columns(frame, rules.asked)
+            matched = _row_column(frame, inputs, state, "match_rows", returned, ids=ids, errors=errors)
         if errors != "column":
             return frame.withColumn(column, matched)
-        # Spark evaluates it once although two columns use it: a UDF that is not deterministic is not copied.
         both = F.col(f"`{column}`")
         return frame.withColumn(column, matched).withColumns({new[1]: both.error, column: both.matched})
 
     return add_matched
 
 
-def _match_sharded(frame: DataFrame, rules: ShardedRules, column: str, *, ids: bool, errors: Errors) -> DataFrame:
+def _is_unseen() -> bool:
+    """Return whether Spark refuses to tell the columns: where a declarative pipeline is described."""
+    pipelines = sys.modules.get(_PIPELINES)  # the program has imported it if it describes one
+    try:
+        return pipelines is not None and pipelines.get_active_graph_element_registry() is not None
+    except PySparkRuntimeError:
+        return False
+
+
+def _whole_row() -> dict[str, Column]:
+    return {"row": F.struct("*")}
+
+
+def _match_sharded(frame: DataFrame, rules: ShardedRules, new: list[str], *, ids: bool, errors: Errors) -> DataFrame:
     """Add the column ``matched`` to rows that go to the shards in which they can match."""
-    new = _new_columns(frame, column, errors)
+    _check_new(frame, new)
     state, parts = rules.publish(frame.sparkSession), message_columns(frame, rules.directory.asked)
     routed = worker_column(parts, state, "route_rows", _ROUTED, _SHARD_WORKER, errors=errors)
     copies = copies_of(frame, list(parts.values()), routed, rules)
@@ -135,35 +158,66 @@ def explain(
         raise TamisError(f"no query has the key '{key}'{did_you_mean(key, map(str, rules.engine.all_keys()))}")
 
     def add_explained(frame: DataFrame) -> DataFrame:
-        _check_new(frame, [column])
-        state = rules.publish(frame.sparkSession)
-        inputs = message_columns(frame, rules.engine.asked)
-        return frame.withColumn(column, worker_column(inputs, state, "explain_rows", _EXPLAINED, key=key))
+        if _is_unseen():
+            state, inputs = rules.publish(frame.sparkSession), _whole_row()
+            explained = _row_column(frame, inputs, state, "explain_unseen", _EXPLAINED, new=[column], key=key)
+        else:
+            _check_new(frame, [column])
+            state, inputs = rules.publish(frame.sparkSession), message_columns(frame, rules.engine.asked)
+            explained = _row_column(frame, inputs, state, "explain_rows", _EXPLAINED, key=key)
+        return frame.withColumn(column, explained)
 
     return add_explained
 
 
-def worker_column(
-    inputs: dict[str, Column],
-    state: Callable[[], Any],
-    function: str,
-    returned: str,
-    module: str = _WORKER,
-    **options: Any,
-) -> Column:
+def _row_column(frame: DataFrame, inputs: dict[str, Column], *of_function: Any, **options: Any) -> Column:
+    """Return a column as `worker_column` does, below which Spark moves filters on other columns.
+
+    Such a filter even reaches the files that are read, and what it drops does not go to Python. A filter on the column
+    itself must stay above it, or Python would be called twice: for the filter, and for the column. Spark leaves filters
+    there if it takes the column for expensive. It takes regular expressions for expensive, and no functions of Python:
+    so there is one, which is evaluated for rows without an answer only, and is never true.
+    """
+    if not _leaves_expensive(frame.sparkSession):
+        return worker_column(inputs, *of_function, **options)
+    found = _worker_udf(inputs, *of_function, **options)(*inputs.values())
+    return F.coalesce(found, F.when(found.cast("string").rlike("a^"), found))
+
+
+def _leaves_expensive(spark: SparkSession) -> bool:
+    """Return whether Spark leaves a filter above a column that it takes for expensive."""
+    try:  # with a default, Spark returns that instead of its own
+        return str(spark.conf.get(_LEAVES_EXPENSIVE)).lower() == "true"
+    except PySparkException:  # an older Spark does not know it
+        return False
+
+
+def worker_column(inputs: dict[str, Column], *of_function: Any, **options: Any) -> Column:
     """Return the column that a function of a workers' module returns.
 
     The UDF is declared as not deterministic although it is: Spark evaluates a deterministic one twice if a filter on
-    its result follows, once for the filter and once for the column.
+    its result follows, once for the filter and once for the column. No filter goes below it.
 
     Args:
         inputs: name -> column of the parts of the message, as `message_columns` returns them.
         state: called in the worker; returns the state of the engine there, which is the first argument.
         function: the name of the function.
-        returned: its type, as Spark writes types.
+        returned: its type. Where Spark does not tell columns, it does not read types either, so it is no text there.
         module: the module of the function.
         options: further arguments of the function.
     """
+    column: Column = _worker_udf(inputs, *of_function, **options).asNondeterministic()(*inputs.values())
+    return column
+
+
+def _worker_udf(
+    inputs: dict[str, Column],
+    state: Callable[[], Any],
+    function: str,
+    returned: str | DataType,
+    module: str = _WORKER,
+    **options: Any,
+) -> Any:
     names = list(inputs)
     call = in_worker(state, function, options, module)
 
@@ -171,9 +225,7 @@ def worker_column(
         return call(names, list(columns))
 
     # The stubs ask for a function type, but passing one causes a warning: it is read from the annotations.
-    udf = arrow_udf(matched, returned).asNondeterministic()  # type: ignore[call-overload]
-    column: Column = udf(*inputs.values())
-    return column
+    return arrow_udf(matched, returned)  # type: ignore[call-overload]
 
 
 def in_worker(
@@ -212,21 +264,11 @@ def check_errors(errors: str) -> None:
         raise ValueError(f"errors: expected 'raise', 'null' or 'column', not {errors!r}")
 
 
-def returned_type(ids: bool, errors: Errors) -> str:
-    """Return the type of `tamis.spark.matching.worker.match_rows`, as Spark writes it."""
-    matched = "array<bigint>" if ids else "array<string>"
-    return f"struct<matched: {matched}, error: string>" if errors == "column" else matched
-
-
-def _new_columns(frame: DataFrame, column: str, errors: Errors) -> list[str]:
-    """Return the names of the columns that a match adds."""
-    new = [column, f"{column}_error"] if errors == "column" else [column]
-    _check_new(frame, new)
-    return new
+def returned_type(ids: bool, errors: Errors) -> DataType:
+    """Return the type of `tamis.spark.matching.worker.match_rows`."""
+    matched = ArrayType(LongType() if ids else StringType())
+    return StructType().add("matched", matched).add("error", StringType()) if errors == "column" else matched
 
 
 def _check_new(frame: DataFrame, names: list[str]) -> None:
-    known = {name.lower() for name in frame.columns}
-    for name in names:
-        if name.lower() in known:
-            raise TamisError(f"the DataFrame has a column '{name}' already; drop it, or name another: column='...'")
+    check_new(frame.columns, names)

@@ -8,7 +8,7 @@ import functools
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from tamis import Engine
 from tamis._core import read_messages
 from tamis.engine.replica import EngineChange, apply_change
-from tamis.errors import SnapshotError
+from tamis.errors import SnapshotError, TamisError
 from tamis.query.predicates import open_registered
 
 if TYPE_CHECKING:
@@ -179,6 +179,44 @@ def match_message(state: AnyState, message: pa.Array, *, ids: bool = False, erro
         return match_rows(state, ["properties"], [message], ids=ids, errors=errors)
     names = [field.name for field in message.type]
     return match_rows(state, names, message.flatten(), ids=ids, errors=errors)
+
+
+def match_unseen(
+    state: AnyState, _: Sequence[str], columns: Sequence[pa.Array], *, new: Sequence[str], **options: Any
+) -> pa.Array:
+    """Match rows whose columns the driver did not see: one column, a struct of all of them.
+
+    Args:
+        new: the names of the columns that the match adds.
+        options: those of `match_rows`.
+
+    Raises:
+        TamisError: a row has one of these columns already.
+    """
+    names, parts = _parts_of(columns[0], new)
+    return match_rows(state, names, parts, **options)
+
+
+def explain_unseen(
+    state: State, _: Sequence[str], columns: Sequence[pa.Array], *, new: Sequence[str], key: str
+) -> pa.Array:
+    """Explain rows whose columns the driver did not see, as `match_unseen` matches them."""
+    names, parts = _parts_of(columns[0], new)
+    return explain_rows(state, names, parts, key=key)
+
+
+def _parts_of(row: pa.StructArray, new: Sequence[str]) -> tuple[list[str], list[pa.Array]]:
+    names = [field.name for field in row.type]
+    check_new(names, new)
+    return names, row.flatten()
+
+
+def check_new(known: Iterable[str], new: Sequence[str]) -> None:
+    """Raise a TamisError if a DataFrame has a column already that is to be added."""
+    lower = {name.lower() for name in known}
+    for name in new:
+        if name.lower() in lower:
+            raise TamisError(f"the DataFrame has a column '{name}' already; drop it, or name another: column='...'")
 
 
 def explain_rows(state: State, names: Sequence[str], columns: Sequence[pa.Array], *, key: str) -> pa.Array:

@@ -1,0 +1,90 @@
+"""A declarative pipeline of Spark matches rows, in a program that Spark Connect serves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from tamis.errors import TamisError
+from tamis.spark.matching.worker import here, match_unseen
+from tests.spark.test_connect import server  # noqa: F401 - a fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "declarative_pipeline"
+REASONS = """
+import tamis.spark
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+spark = SparkSession.active()
+
+@dp.materialized_view
+def reasons():
+    return spark.table("wanted").transform(tamis.spark.explain({"cheap": "price < 3"}, "cheap"))
+
+@dp.materialized_view
+def broken():
+    rows = spark.range(2).selectExpr("IF(id = 0, '{', '{}') AS properties")
+    return rows.transform(tamis.spark.match({"none": "price IS NULL"}, errors="column"))
+"""
+
+
+@pytest.fixture
+def database(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """A database whose tables are in a folder of the test."""
+    spark.sql(f"CREATE DATABASE declarative LOCATION '{tmp_path / 'tables'}'")
+    yield "declarative"
+    spark.sql("DROP DATABASE declarative CASCADE")
+
+
+def run_pipeline(folder: Path, server: str, database: str, *more: str) -> subprocess.CompletedProcess[str]:  # noqa: F811
+    """Run the example, with more transformations, and with its tables in a database."""
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for number, text in enumerate(more):
+        (folder / "transformations" / f"more{number}.py").write_text(text)
+    spec = folder / "spark-pipeline.yml"
+    storage = f"storage: file://{folder}/storage\ndatabase: {database}\n"
+    kept = [line for line in spec.read_text().splitlines(keepends=True) if not line.startswith("storage:")]
+    spec.write_text("".join(kept) + storage)
+    command = [sys.executable, "-W", "ignore", "-m", "pyspark.pipelines.cli", "run", "--spec", str(spec)]
+    environment = {**os.environ, "SPARK_REMOTE": server, "SPARK_CONNECT_MODE_ENABLED": "1"}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240, check=False)
+
+
+def test_the_example_finds_the_offers_that_satisfy_a_rule(
+    spark: SparkSession,
+    server: str,  # noqa: F811
+    database: str,
+    tmp_path: Path,
+) -> None:
+    done = run_pipeline(tmp_path / "example", server, database, REASONS)
+    assert done.returncode == 0, done.stderr
+    offers = [(number % 10, "EU" if number % 2 == 0 else "US") for number in range(100)]
+    expected = sorted(
+        ["cheap"] * (price < 3) + ["european"] * (region == "EU" and 5 <= price <= 7) for price, region in offers
+    )
+    found = sorted(list(row.matched) for row in spark.table(f"{database}.wanted").collect())
+    assert found == [keys for keys in expected if keys]
+    reasons = spark.table(f"{database}.reasons").collect()
+    assert {(row.price < 3, row.explained.result) for row in reasons} == {(True, True), (False, False)}
+    broken = spark.table(f"{database}.broken").collect()
+    assert sorted((row.matched is None, row.matched_error is None) for row in broken) == [(False, True), (True, False)]
+
+
+def test_a_column_that_is_there_already_is_refused_when_the_pipeline_runs() -> None:
+    row = pa.array([{"price": 5, "Matched": []}])
+    with pytest.raises(TamisError, match="the DataFrame has a column 'matched' already; drop it, or name another"):
+        match_unseen((here(Path("unread"))(), ()), ["row"], [row], new=["matched"])
