@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
@@ -31,11 +32,13 @@ from tests.model.test_random_programs import violation
 
 PROJECT = Path(__file__).resolve().parents[2]
 HOME = PROJECT / "target" / "planted"
+SOURCE = HOME / "source"
 SOURCES = ("Cargo.toml", "Cargo.lock", "rustfmt.toml", "crates", "benches", "python", "pyproject.toml", "README.md")
 BUILD = {
     "CARGO_TARGET_DIR": str(HOME / "target"),
     "CARGO_PROFILE_DEV_DEBUG": "none",
     "CARGO_PROFILE_DEV_DEBUG_ASSERTIONS": "false",
+    "CARGO_PROFILE_DEV_OVERFLOW_CHECKS": "false",
 }
 """The checks that a debug build has would find some faults before the model does."""
 SOUND = "no fault"
@@ -66,12 +69,15 @@ def main() -> int:
         return 0
     chosen = [fault for fault in (None, *FAULTS) if options.only in (fault.says if fault else SOUND)]
     found: list[tuple[Fault | None, Found]] = []
+    _copy_sources()
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("", total=len(chosen))
         for fault in chosen:
             progress.update(task, description=fault.says if fault else SOUND)
-            _build(fault)
-            found.append((fault, _search_in_a_process(options.programs, options.first)))
+            with _built(fault):
+                it = _search_in_a_process(options.programs, options.first)
+            progress.console.print(f"{fault.says if fault else SOUND}: {it.wrong or 'nothing is wrong'}", markup=False)
+            found.append((fault, it))
             progress.advance(task)
     _print(found, options.json)
     return int(any((it.seed is None) != (fault is None) for fault, it in found))
@@ -105,25 +111,37 @@ def _wrong(program: Program, folder: Path) -> str | None:
         return violation(program, folder)
     except UnclearError:
         return None
-    except Exception as error:  # noqa: BLE001  (a core with a fault may do anything)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  (a core with a fault may do anything, and its panics are no Exception)
         return f"{type(error).__name__}: {error}"
 
 
-def _build(fault: Fault | None) -> None:
-    """Build the core with a fault, beside the Python part of the project."""
-    source = HOME / "source"
+def _copy_sources() -> None:
+    """Copy the sources, so that the project may be changed meanwhile."""
     for name in SOURCES:
         for file in _files(PROJECT / name):
-            text = file.read_bytes()
-            if fault is not None and file == PROJECT / BROKER / fault.file:
-                text = fault.plant(text.decode()).encode()
-            _write(source / file.relative_to(PROJECT), text)
-    command = ["cargo", "build", "--quiet", "--locked", "-p", "tamis-python"]
-    subprocess.run(command, cwd=source, check=True, env=os.environ | BUILD)
-    built = next(it for it in (HOME / "target" / "debug").iterdir() if it.name in ("lib_core.so", "lib_core.dylib"))
-    module = source / "python" / "tamis" / "_core.abi3.so"
-    module.unlink(missing_ok=True)
-    shutil.copy(built, module)
+            _write(SOURCE / file.relative_to(PROJECT), file.read_bytes())
+
+
+@contextmanager
+def _built(fault: Fault | None) -> Iterator[None]:
+    """Build the core of the copy with a fault, beside the Python part of the project; take the fault out in the end."""
+    place = SOURCE / BROKER / (fault.file if fault else "")
+    sound = place.read_bytes() if fault else b""
+    if fault:
+        place.write_text(fault.plant(sound.decode()))
+    try:
+        command = ["cargo", "build", "--quiet", "--locked", "-p", "tamis-python"]
+        subprocess.run(command, cwd=SOURCE, check=True, env=os.environ | BUILD)
+        built = next(it for it in (HOME / "target" / "debug").iterdir() if it.name in ("lib_core.so", "lib_core.dylib"))
+        module = SOURCE / "python" / "tamis" / "_core.abi3.so"
+        module.unlink(missing_ok=True)
+        shutil.copy(built, module)
+        yield
+    finally:
+        if fault:
+            place.write_bytes(sound)
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -145,7 +163,7 @@ def _write(path: Path, text: bytes) -> None:
 def _search_in_a_process(programs: int, first: int) -> Found:
     command = [sys.executable, "-m", "tests.model.find_planted", "--search"]
     command += ["--programs", str(programs), "--first", str(first)]
-    environment = os.environ | {"PYTHONPATH": str(HOME / "source" / "python")}
+    environment = os.environ | {"PYTHONPATH": str(SOURCE / "python")}
     begun = time.monotonic()
     ended = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
     if ended.returncode != 0:

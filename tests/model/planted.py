@@ -21,6 +21,7 @@ class Fault:
         file: the file to change, below `BROKER`.
         old: the text that stands there, once.
         new: the text with the fault.
+        more: further changes of the file, each a text that stands there once, and another.
     """
 
     kind: str
@@ -28,6 +29,7 @@ class Fault:
     file: str
     old: str
     new: str
+    more: tuple[tuple[str, str], ...] = ()
 
     def plant(self, source: str) -> str:
         """Return the text of the file with the fault.
@@ -35,9 +37,11 @@ class Fault:
         Raises:
             ValueError: the place is not there, or more than once.
         """
-        if source.count(self.old) != 1:
-            raise ValueError(f"{self.says}: {self.file} has what it replaces {source.count(self.old)} times")
-        return source.replace(self.old, self.new)
+        for old, new in ((self.old, self.new), *self.more):
+            if source.count(old) != 1:
+                raise ValueError(f"{self.says}: {self.file} has {old!r} {source.count(old)} times")
+            source = source.replace(old, new)
+        return source
 
 
 FAULTS = (
@@ -54,6 +58,13 @@ FAULTS = (
         "queues/dead_letter.rs",
         "#[cfg(test)]\n                Err(_) if self.faults.letters_unsaved => None,",
         "Err(_) => None,",
+        (
+            ("!self.durability.is_congested() && !self.streams.is_congested() &&", "!self.streams.is_congested() &&"),
+            (
+                "while steps > 0 && self.letters.are_waiting() && !limit.is_reached() {",
+                "while self.letters.are_waiting() {",
+            ),
+        ),
     ),
     Fault(
         "expiration",

@@ -153,10 +153,16 @@ pub fn body_piece_bytes(frame_size_max: usize) -> usize {
 pub fn put_body(out: &mut Vec<u8>, channel: u16, body: &[u8], frame_size_max: usize) {
     for piece in body.chunks(body_piece_bytes(frame_size_max)) {
         out.reserve(piece.len() + FRAME_OVERHEAD_BYTES);
-        let [c1, c0] = channel.to_be_bytes();
-        let [s3, s2, s1, s0] = (piece.len() as u32).to_be_bytes();
-        out.extend_from_slice(&[FrameKind::Body as u8, c1, c0, s3, s2, s1, s0]);
+        out.extend_from_slice(&body_frame_header(channel, piece.len()));
         out.extend_from_slice(piece);
         out.push(FRAME_END);
     }
+}
+
+/// What stands in front of the payload of a body frame.
+#[inline]
+pub(crate) fn body_frame_header(channel: u16, payload_bytes: usize) -> [u8; FRAME_HEADER_BYTES] {
+    let [c1, c0] = channel.to_be_bytes();
+    let [s3, s2, s1, s0] = (payload_bytes as u32).to_be_bytes();
+    [FrameKind::Body as u8, c1, c0, s3, s2, s1, s0]
 }

@@ -48,6 +48,7 @@ pub use asked::AskedParts;
 pub use ids::SubscriptionId;
 pub use matching::field_hits::Hit;
 pub use matching::matched_ids::MatchedIds;
+pub use name_filter::NameFilter;
 pub use scratch::Scratch;
 pub use view::EngineView;
 
@@ -133,6 +134,12 @@ impl Engine {
     #[must_use]
     pub fn hierarchies(&self) -> Arc<Hierarchies> {
         Arc::clone(&self.state.current.load().hierarchies)
+    }
+
+    /// The names of the properties that make a difference to a query, and perhaps others. Cost: a copy of 128 bytes.
+    #[must_use]
+    pub fn names_asked(&self) -> NameFilter {
+        self.state.current.load().names_asked().clone()
     }
 
     /// Append every subscription whose query is true of `message`, ascending, each once.

@@ -25,7 +25,14 @@ impl NameFilter {
         self.0.iter_mut().zip(other.0).for_each(|(word, other)| *word |= other);
     }
 
+    /// Whether all names of `other` may be among them.
+    #[must_use]
+    pub fn includes(&self, other: &Self) -> bool {
+        self.0.iter().zip(other.0).all(|(word, other)| word & other == other)
+    }
+
     /// Whether `name` may be among them.
+    #[must_use]
     #[inline]
     pub fn may_have(&self, name: &str) -> bool {
         let (word, bit) = place(name);

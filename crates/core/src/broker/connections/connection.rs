@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::broker::clock::Micros;
 use crate::broker::connections::content::CutBody;
+use crate::broker::connections::input_buffer::InputBuffer;
 use crate::broker::connections::output_buffer::OutputBuffer;
 use crate::broker::consumers::settlement::Settle;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle, PrincipalSlot, Serial};
@@ -92,7 +93,7 @@ pub(crate) struct Connection {
     /// Open channels by ascending number on the wire, with their slots.
     pub channels: Vec<(u16, ChannelSlot)>,
     /// Bytes that are not a complete frame yet, or wait to be processed.
-    pub input: Vec<u8>,
+    pub input: InputBuffer,
     /// The body frame whose beginning is with its message already.
     pub cut_body: Option<CutBody>,
     /// Bytes that wait to be written.
@@ -159,7 +160,7 @@ impl Connection {
             heard: now,
             said: now,
             channels: Vec::new(),
-            input: Vec::new(),
+            input: InputBuffer::default(),
             cut_body: None,
             out: OutputBuffer::default(),
             held_answer_bytes: 0,
@@ -218,7 +219,7 @@ impl Connection {
         if !self.has_ended() {
             self.state = ConnectionState::Ended(now);
         }
-        self.input = Vec::new();
+        self.input = InputBuffer::default();
     }
 
     /// The bytes that wait for the client: to be written, or for a disk before that.
@@ -255,7 +256,7 @@ impl Connection {
     pub fn trim(&mut self) {
         self.out.trim();
         if self.input.is_empty() {
-            self.input = Vec::new();
+            self.input = InputBuffer::default();
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::broker::clock::Micros;
 use crate::broker::connections::channel::{ChannelState, Input, Step, step, unexpected};
 use crate::broker::connections::connection::ConnectionState;
 use crate::broker::connections::content::{Incoming, Publish, check_size, is_publish, whole_content};
+use crate::broker::connections::input_buffer::InputBuffer;
 use crate::broker::errors::FailedAt;
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot};
 use crate::broker::parts::{Arrived, Parts};
@@ -28,7 +29,7 @@ impl Broker {
         connection.heard = self.clock.now();
         if !connection.wants_input() {
             if !connection.has_ended() {
-                connection.input.extend_from_slice(bytes);
+                connection.input.append(bytes);
                 connection.is_suspended = true;
             }
             self.clients.count_buffers(slot);
@@ -39,7 +40,7 @@ impl Broker {
         if let Some(connection) = self.clients.connection_in(slot)
             && !connection.has_ended()
         {
-            connection.input.extend_from_slice(&remaining[used..]);
+            connection.input.append(&remaining[used..]);
         }
         self.clients.count_buffers(slot);
         self.finish();
@@ -53,8 +54,7 @@ impl Broker {
             connection.is_suspended = false;
             self.clients.touch(slot);
             let input = std::mem::take(&mut self.clients[slot].input);
-            let used = self.process(slot, &input);
-            self.clients[slot].input = input[used..].to_vec();
+            self.process_input(slot, input);
         }
     }
 
@@ -94,20 +94,25 @@ impl Broker {
         }
         let mut input = std::mem::take(&mut connection.input);
         for wanted in [|_: &[u8]| FRAME_HEADER_BYTES, frame_bytes] {
-            let missing = wanted(&input).saturating_sub(input.len()).min(bytes.len());
+            let missing = wanted(input.waiting()).saturating_sub(input.waiting().len()).min(bytes.len());
             // The size that a frame announces is checked against the limit before the frame is waited for.
             let (piece, remaining) = bytes.split_at(missing.min(connection.frame_max as usize + FRAME_OVERHEAD_BYTES));
-            input.extend_from_slice(piece);
+            input.append(piece);
             bytes = remaining;
         }
-        let used = self.process(slot, &input);
-        input.drain(..used);
-        self.clients[slot].input = input;
+        self.process_input(slot, input);
         if self.clients[slot].wants_input() {
             return bytes;
         }
-        self.clients[slot].input.extend_from_slice(bytes);
+        self.clients[slot].input.append(bytes);
         &[]
+    }
+
+    /// Process the frames that have waited. What has to wait further is the connection's input again.
+    fn process_input(&mut self, slot: ConnectionSlot, mut input: InputBuffer) {
+        let used = self.process(slot, input.waiting());
+        input.take(used);
+        self.clients[slot].input = input;
     }
 
     /// Process complete frames. Returns how many bytes were used; the others are the beginning of a frame, or wait.

@@ -9,6 +9,7 @@ pub(crate) mod delivery_frames;
 pub(crate) mod dispatch;
 pub(crate) mod fairness;
 pub(crate) mod input;
+pub(crate) mod input_buffer;
 pub(crate) mod lifecycle;
 pub(crate) mod output;
 pub(crate) mod output_buffer;

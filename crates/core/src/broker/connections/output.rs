@@ -26,31 +26,24 @@ impl Broker {
     /// [`output_bytes_at_once`](crate::broker::BrokerOptions::output_bytes_at_once): when there is more, the connection
     /// is dirty again. Call it when the socket takes bytes; what is not taken stops this connection's consumers.
     pub fn output(&mut self, id: ConnectionId, bytes: &mut Vec<u8>) -> Flow {
-        let Some(slot) = self.clients.find(id) else { return Flow::Ended };
-        self.fill_output(slot);
-        let count = self.clients[slot].out.move_to(bytes, self.options.output_bytes_at_once);
-        self.note_handed_over(slot, count)
+        bytes.reserve(self.output_len(id));
+        self.hand_over(id, &mut |piece| bytes.extend_from_slice(piece))
     }
 
-    /// The bytes that [`Broker::output`] would append now, without a copy. Call [`Broker::written`] when they are sent.
+    /// The number of bytes that [`Broker::hand_over`] puts now.
     #[must_use]
-    pub fn pending_output(&mut self, id: ConnectionId) -> &[u8] {
-        let Some(slot) = self.clients.find(id) else { return &[] };
-        self.fill_output(slot);
-        self.clients[slot].out.front(self.options.output_bytes_at_once)
+    pub fn output_len(&self, id: ConnectionId) -> usize {
+        self.clients.find(id).map_or(0, |slot| self.clients[slot].out.next_len(self.options.output_bytes_at_once))
     }
 
-    /// Make the frames of large bodies that are handed over next.
-    fn fill_output(&mut self, slot: ConnectionSlot) {
-        if let Some(finished) = self.clients[slot].out.fill(self.options.output_bytes_at_once) {
+    /// Call `put` with what [`Broker::output`] would append, piece by piece, each in its place: the bodies of large messages
+    /// are not copied before.
+    pub fn hand_over(&mut self, id: ConnectionId, put: &mut dyn FnMut(&[u8])) -> Flow {
+        let Some(slot) = self.clients.find(id) else { return Flow::Ended };
+        let count = self.output_len(id);
+        if let Some(finished) = self.clients[slot].out.hand_over(self.options.output_bytes_at_once, put) {
             self.messages.offer_spare(finished);
         }
-    }
-
-    /// Note that the first `count` bytes of [`Broker::pending_output`] are on their way to the client.
-    pub fn written(&mut self, id: ConnectionId, count: usize) -> Flow {
-        let Some(slot) = self.clients.find(id) else { return Flow::Ended };
-        self.clients[slot].out.take(count);
         self.note_handed_over(slot, count)
     }
 

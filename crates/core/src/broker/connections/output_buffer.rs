@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::amqp::frame::{FRAME_OVERHEAD_BYTES, body_piece_bytes, put_body};
+use crate::amqp::frame::{FRAME_END, FRAME_OVERHEAD_BYTES, body_frame_header, body_piece_bytes};
 use crate::amqp::properties::{put_content, put_header};
 
 use crate::broker::parts::Parts;
@@ -13,10 +13,6 @@ use crate::broker::queues::message_bytes::SharedBody;
 
 /// The capacity that a buffer keeps though it has held less lately.
 const KEPT_BYTES: usize = 1024 * 1024;
-
-/// From this size on, all that waits is handed over in the buffer that it was written to. Less is copied, so that small
-/// connections do not end up with the buffers of large ones.
-const SWAP_BYTES_MIN: usize = 32 * 1024;
 
 /// The size of a connection's output at which its consumers wait when the buffers of all connections take a sixteenth of
 /// the memory. The owner of its socket holds as much again at the most, so that both stay within a quarter of a mebibyte.
@@ -40,15 +36,33 @@ impl Unframed {
         body + body.div_ceil(body_piece_bytes(self.frame_max)) * FRAME_OVERHEAD_BYTES + self.behind.len()
     }
 
-    /// Append its next frames, about `count` bytes of them. Returns whether all are made.
-    fn put_frames(&mut self, out: &mut Vec<u8>, count: usize) -> bool {
+    /// The part of the body that its next frames have: as many as fit into `count` bytes, or one.
+    fn next_part(&self, count: usize) -> &[u8] {
         let piece_bytes = body_piece_bytes(self.frame_max);
         let frames = (count / (piece_bytes + FRAME_OVERHEAD_BYTES)).max(1);
         let remaining = &self.body.body()[self.framed..];
-        let part = &remaining[..remaining.len().min(frames * piece_bytes)];
-        put_body(out, self.channel, part, self.frame_max);
+        &remaining[..remaining.len().min(frames * piece_bytes)]
+    }
+
+    /// The number of bytes that [`Unframed::put_frames`] puts behind `before` others; None if there is no room for a frame
+    /// among `count_max` bytes. A larger one goes alone.
+    fn frames_len(&self, count_max: usize, before: usize) -> Option<usize> {
+        let room = count_max.checked_sub(before).filter(|room| *room > 0)?;
+        let part = self.next_part(room).len();
+        let len = part + part.div_ceil(body_piece_bytes(self.frame_max)) * FRAME_OVERHEAD_BYTES;
+        (len <= room || before == 0).then_some(len)
+    }
+
+    /// Put its next frames: as many as fit into `count` bytes, or one. Returns whether all are made.
+    fn put_frames(&mut self, count: usize, put: &mut dyn FnMut(&[u8])) -> bool {
+        let part = self.next_part(count);
+        for piece in part.chunks(body_piece_bytes(self.frame_max)) {
+            put(&body_frame_header(self.channel, piece.len()));
+            put(piece);
+            put(&[FRAME_END]);
+        }
         self.framed += part.len();
-        part.len() == remaining.len()
+        self.framed == self.body.body().len()
     }
 
     /// The memory that it takes, as if nobody else had the body.
@@ -118,24 +132,58 @@ impl OutputBuffer {
         self.unframed.push_back(unframed);
     }
 
-    /// Make frames of bodies until `count` bytes wait in one piece. Returns the bytes of the message that was finished last.
+    /// The number of bytes that [`OutputBuffer::hand_over`] puts.
     #[inline]
-    pub fn fill(&mut self, count: usize) -> Option<Arc<Vec<u8>>> {
-        if self.unframed.is_empty() { None } else { self.put_frames(count) }
+    pub fn next_len(&self, count_max: usize) -> usize {
+        let waiting = (self.bytes.len() - self.taken).min(count_max);
+        if self.unframed.is_empty() { waiting } else { self.len_with_frames(waiting, count_max) }
     }
 
     #[cold]
-    fn put_frames(&mut self, count: usize) -> Option<Arc<Vec<u8>>> {
-        self.drop_taken();
-        let mut finished = None;
-        while let Some(missing) = count.checked_sub(self.bytes.len() - self.taken).filter(|missing| *missing > 0)
-            && let Some(next) = self.unframed.front_mut()
-        {
-            let is_finished = next.put_frames(&mut self.bytes, missing);
-            if is_finished && let Some(next) = self.unframed.pop_front() {
-                self.bytes.extend_from_slice(&next.behind);
-                finished = Some(next.body.bytes);
+    fn len_with_frames(&self, waiting: usize, count_max: usize) -> usize {
+        let mut len = waiting;
+        for next in &self.unframed {
+            let Some(frames) = next.frames_len(count_max, len) else { break };
+            len += frames;
+            if frames < next.len() - next.behind.len() || next.behind.len() > count_max.saturating_sub(len) {
+                break;
             }
+            len += next.behind.len();
+        }
+        len
+    }
+
+    /// Take the first bytes that wait, and call `put` with them, piece by piece: at most `count_max`, unless a single frame of
+    /// a body is larger. Returns the bytes of the message whose last frame was made last.
+    #[inline]
+    pub fn hand_over(&mut self, count_max: usize, put: &mut dyn FnMut(&[u8])) -> Option<Arc<Vec<u8>>> {
+        let waiting = self.bytes.len() - self.taken;
+        let count = waiting.min(count_max);
+        put(&self.bytes[self.taken..self.taken + count]);
+        self.take(count);
+        if self.unframed.is_empty() { None } else { self.put_frames(count, count_max, put) }
+    }
+
+    #[cold]
+    fn put_frames(&mut self, before: usize, count_max: usize, put: &mut dyn FnMut(&[u8])) -> Option<Arc<Vec<u8>>> {
+        let (mut len, mut finished) = (before, None);
+        while let Some(next) = self.unframed.front_mut()
+            && let Some(frames) = next.frames_len(count_max, len)
+        {
+            let is_finished = next.put_frames(count_max - len, put);
+            len += frames;
+            if !is_finished {
+                break;
+            }
+            let Some(Unframed { body, behind, .. }) = self.unframed.pop_front() else { break };
+            finished = Some(body.bytes);
+            if behind.len() > count_max.saturating_sub(len) {
+                debug_assert!(self.bytes.is_empty(), "they came before the frames");
+                self.bytes.extend_from_slice(&behind);
+                break;
+            }
+            put(&behind);
+            len += behind.len();
         }
         finished
     }
@@ -149,14 +197,8 @@ impl OutputBuffer {
         }
     }
 
-    /// The first bytes that wait in one piece, at most `count_max`. Call [`OutputBuffer::fill`] first.
-    pub fn front(&self, count_max: usize) -> &[u8] {
-        let waiting = &self.bytes[self.taken..];
-        &waiting[..waiting.len().min(count_max)]
-    }
-
     /// Take `count` bytes from the front.
-    pub fn take(&mut self, count: usize) {
+    fn take(&mut self, count: usize) {
         self.peak = self.peak.max(self.bytes.len());
         self.taken += count;
         debug_assert!(self.taken <= self.bytes.len(), "more was taken than waited");
@@ -164,20 +206,6 @@ impl OutputBuffer {
             self.taken = 0;
             self.bytes.clear();
         }
-    }
-
-    /// Move the first bytes that wait to the end of `bytes`, at most `count_max`. Returns how many. All of very many bytes
-    /// are moved to an empty vector without a copy. Call [`OutputBuffer::fill`] first.
-    pub fn move_to(&mut self, bytes: &mut Vec<u8>, count_max: usize) -> usize {
-        let count = self.front(count_max).len();
-        if count >= SWAP_BYTES_MIN && count == self.bytes.len() && bytes.is_empty() {
-            self.peak = self.peak.max(count);
-            std::mem::swap(bytes, &mut self.bytes);
-        } else {
-            bytes.extend_from_slice(self.front(count));
-            self.take(count);
-        }
-        count
     }
 
     /// Free the room that what waits does not need, if that is most of it.
@@ -216,7 +244,16 @@ impl OutputBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::amqp::frame::put_body;
     use crate::testing::fewer;
+
+    /// Append what is handed over next. Returns how many bytes that were.
+    fn take(buffer: &mut OutputBuffer, count_max: usize, out: &mut Vec<u8>) -> usize {
+        let (before, expected) = (out.len(), buffer.next_len(count_max));
+        buffer.hand_over(count_max, &mut |piece| out.extend_from_slice(piece));
+        assert_eq!(out.len() - before, expected);
+        expected
+    }
 
     #[test]
     fn bytes_come_out_as_they_went_in() {
@@ -227,12 +264,9 @@ mod tests {
                 buffer.tail().extend_from_slice(&next.to_be_bytes());
                 next += 1;
             }
-            let front = buffer.front(round % 11);
-            out.extend_from_slice(front);
-            let count = front.len();
-            buffer.take(count);
+            take(&mut buffer, round % 11, &mut out);
         }
-        out.extend_from_slice(buffer.front(usize::MAX));
+        take(&mut buffer, usize::MAX, &mut out);
         let expected: Vec<u8> = (0..next).flat_map(u32::to_be_bytes).collect();
         assert_eq!(out, expected);
     }
@@ -254,17 +288,13 @@ mod tests {
             }
             buffer.tail().push(9);
             expected.push(9);
-            let mut finished = 0;
             while !buffer.is_empty() {
                 let before = buffer.len();
-                finished += usize::from(buffer.fill(count).is_some());
-                assert_eq!(buffer.len(), before, "frames are counted before they are made");
-                let piece = buffer.front(count).to_vec();
-                assert!(!piece.is_empty() && (buffer.front(count).len() == count || piece.len() == before));
-                buffer.take(piece.len());
-                out.extend_from_slice(&piece);
+                let taken = take(&mut buffer, count, &mut out);
+                assert_eq!(buffer.len(), before - taken, "frames are counted before they are made");
+                assert!(taken > 0 && taken <= count.max(frame_max));
             }
-            assert_eq!((out, finished > 0, Arc::strong_count(&bytes)), (expected, true, 1));
+            assert_eq!((out, Arc::strong_count(&bytes)), (expected, 1));
         }
     }
 
@@ -272,10 +302,10 @@ mod tests {
     fn what_is_taken_in_pieces_is_not_moved() {
         let mut buffer = OutputBuffer::default();
         buffer.tail().resize(1 << 20, 7);
-        let start = buffer.front(1).as_ptr();
+        let start = buffer.bytes.as_ptr();
         for piece in 1..=8 {
             buffer.take(1 << 16);
-            assert_eq!(buffer.front(1).as_ptr() as usize, start as usize + (piece << 16));
+            assert_eq!((buffer.bytes.as_ptr(), buffer.taken), (start, piece << 16));
         }
     }
 

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use crate::error::EngineError;
 use crate::hierarchy::Hierarchies;
-use crate::index::{Engine, Scratch, SubscriptionId};
+use crate::index::{Engine, NameFilter, Scratch, SubscriptionId};
 
 use crate::broker::ids::ConsumerSlot;
 use crate::broker::topology::{ConsumerFilter, Needs, View};
@@ -26,6 +26,8 @@ pub(crate) struct ReaderTable {
     always: Vec<ConsumerSlot>,
     /// The numbers of queries that need properties, text and JSON.
     counts: [usize; 3],
+    /// The names of properties that make a difference to a query, and perhaps others.
+    names: NameFilter,
 }
 
 /// Room for matching, kept so that nothing is allocated per message.
@@ -44,6 +46,7 @@ impl ReaderTable {
             self.engine.add(Arc::clone(filter.shared_query()))
         });
         self.readers.entry(id).or_default().push(reader);
+        self.names = self.engine.names_asked();
     }
 
     /// Remove a reader, which was added with this query.
@@ -58,6 +61,7 @@ impl ReaderTable {
             self.by_text.remove(&*text);
             count(&mut self.counts, filter.needs(), |count| *count -= 1);
             self.engine.remove(id).expect("an engine in memory has no file that could be damaged");
+            self.names = self.engine.names_asked();
         }
     }
 
@@ -78,7 +82,9 @@ impl ReaderTable {
         }
         let TableScratch { room, matched } = scratch;
         matched.clear();
-        view.with(routing_key, self.needs(), |message| self.engine.match_into(message, room, matched))?;
+        view.with(routing_key, self.needs(), Some(&self.names), |message| {
+            self.engine.match_into(message, room, matched)
+        })?;
         for id in matched {
             readers.extend_from_slice(&self.readers[id]);
         }

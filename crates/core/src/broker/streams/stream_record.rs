@@ -139,7 +139,7 @@ mod tests {
         let amqp = BasicProperties::parse(&bytes).expect("properties");
         let seen = properties_seen(&amqp, body, mode);
         let (mut room, all) = (ViewScratch::default(), Needs { properties: true, text: true, json: true });
-        View::new(&mut room, amqp, body).with("k", all, |message: &Message<'_>| {
+        View::new(&mut room, amqp, body).with("k", all, None, |message: &Message<'_>| {
             for (name, in_broker) in names {
                 let value = |from: &Seen, name: &str| {
                     lookup(from, name, &Allowance::unlimited()).map(|found| format!("{found:?}"))

@@ -116,9 +116,9 @@ fn taken(world: &mut TestBroker, id: ConnectionId) -> (Vec<ReceivedMethod>, u64)
     let (mut bytes, mut most) = (Vec::new(), 0);
     loop {
         most = most.max(world.broker.memory().total());
-        let piece = world.broker.pending_output(id).to_vec();
+        let mut piece = Vec::new();
+        let flow = world.broker.output(id, &mut piece);
         assert!(piece.len() <= BrokerOptions::default().output_bytes_at_once);
-        let flow = world.broker.written(id, piece.len());
         bytes.extend_from_slice(&piece);
         if piece.is_empty() || flow == Flow::Ended {
             break;

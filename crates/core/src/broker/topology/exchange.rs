@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::amqp::{AmqpError, RawTable};
 use crate::hierarchy::Hierarchies;
-use crate::index::{Engine, SubscriptionId};
+use crate::index::{Engine, NameFilter, SubscriptionId};
 use crate::message::Value;
 use crate::query::Query;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference};
@@ -115,6 +115,8 @@ pub(super) struct ConditionQueries {
     conditions: ShardedTable<(SubscriptionId, ConditionId)>,
     /// The numbers of conditions that need properties, text and JSON.
     counts: [usize; 3],
+    /// The names of properties that make a difference to a query, and perhaps others.
+    pub names: NameFilter,
     /// The scratch buffer for matching that it uses: topics are cached there, and two engines that see the same topics would
     /// evict each other's.
     pub room: usize,
@@ -129,7 +131,13 @@ impl ConditionQueries {
     fn new(origin: &EngineOrigin) -> Self {
         let engine = Engine::new();
         engine.set_hierarchies(Arc::clone(&origin.hierarchies));
-        Self { engine, conditions: ShardedTable::default(), counts: [0; 3], room: origin.room }
+        Self {
+            engine,
+            conditions: ShardedTable::default(),
+            counts: [0; 3],
+            names: NameFilter::default(),
+            room: origin.room,
+        }
     }
 
     /// The condition whose query the engine has under this id.
@@ -266,6 +274,7 @@ impl Exchange {
                 let id = queries.engine.add(query);
                 queries.conditions.insert_unique(hash(id), (id, number), |(id, _)| hash(*id));
                 queries.count(needs, |count| *count += 1);
+                queries.names = queries.engine.names_asked();
                 MatchedBy::Query(id, needs)
             }
         }
@@ -325,6 +334,7 @@ impl Exchange {
         }
         queries.count(needs, |count| *count -= 1);
         queries.engine.remove(id).expect("an engine in memory has no file that could be damaged");
+        queries.names = queries.engine.names_asked();
     }
 }
 

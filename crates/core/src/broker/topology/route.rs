@@ -276,9 +276,9 @@ impl RouteWalk<'_, '_> {
             self.matched.clear();
             *self.saw_content |= queries.needs().any();
             let (room, matched) = (&mut self.rooms[queries.room % ROOMS], &mut *self.matched);
-            let done = self
-                .view
-                .with(routing_key, queries.needs(), |message| queries.engine.match_into(message, room, matched));
+            let done = self.view.with(routing_key, queries.needs(), Some(&queries.names), |message| {
+                queries.engine.match_into(message, room, matched)
+            });
             done.map_err(|error| AmqpError::new(ReplyCode::InternalError, &error.to_string(), MethodId::NONE))?;
             for index in 0..self.matched.len() {
                 let number = queries.condition(self.matched[index]);

@@ -96,6 +96,11 @@ impl Version {
             && (self.tail_asked.has(name) || self.segments.iter().any(|segment| segment.asked.has(name)))
     }
 
+    /// The names of which [`Self::may_ask`] is true, and perhaps others.
+    pub fn names_asked(&self) -> &NameFilter {
+        &self.asked_filter
+    }
+
     /// Exactly what the queries ask for. Cost: the first time, linear in the queries; 3 µs each.
     pub fn asked(&self) -> Result<&AskedParts, EngineError> {
         if self.asked.get().is_none() {

@@ -253,7 +253,7 @@ impl ConsumerFilter {
 
     /// Whether the query is true of the message that `view` was begun with.
     pub fn is_match(&self, routing_key: &str, view: &mut View<'_>, hierarchies: &Hierarchies) -> bool {
-        view.with(routing_key, self.needs, |message| self.query.is_true(message, Some(hierarchies)))
+        view.with(routing_key, self.needs, None, |message| self.query.is_true(message, Some(hierarchies)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::allowance::{JSON_NS, JSON_VALUE_NS};
 use crate::amqp::{BasicProperties as AmqpProperties, RawTable, RawValue};
+use crate::index::NameFilter;
 use crate::json;
 use crate::message::{Body, Message, Properties, Value};
 
@@ -20,11 +21,32 @@ pub struct View<'a> {
     room: &'a mut ViewScratch,
     properties: AmqpProperties<'a>,
     body: &'a [u8],
-    has_properties: bool,
+    /// The names of the properties that are converted.
+    converted: Converted,
     has_json: bool,
     text: Option<Body<'a>>,
     limits: ReadLimits,
     reading: Reading,
+}
+
+/// The properties of a message that are converted.
+#[derive(Clone, Debug)]
+enum Converted {
+    None,
+    /// Those with these names.
+    Named(NameFilter),
+    All,
+}
+
+impl Converted {
+    /// Whether those with these names are; None: all.
+    fn includes(&self, names: Option<&NameFilter>) -> bool {
+        match (self, names) {
+            (Self::All, _) => true,
+            (Self::Named(known), Some(names)) => known.includes(names),
+            _ => false,
+        }
+    }
 }
 
 /// The limits of what queries read of a message.
@@ -52,7 +74,7 @@ impl<'a> View<'a> {
     pub fn new(room: &'a mut ViewScratch, properties: AmqpProperties<'a>, body: &'a [u8]) -> Self {
         let limits = ReadLimits { body_bytes_max: usize::MAX, body_values_max: usize::MAX, match_ns_max: u64::MAX };
         let reading = Reading::default();
-        Self { room, properties, body, has_properties: false, has_json: false, text: None, limits, reading }
+        Self { room, properties, body, converted: Converted::None, has_json: false, text: None, limits, reading }
     }
 
     /// Limit what queries read of it.
@@ -69,14 +91,23 @@ impl<'a> View<'a> {
         self.reading
     }
 
-    /// Call `work` with a message that has the parts that it `needs`, and perhaps more properties.
+    /// Call `work` with a message that has the parts that it `needs`, of the properties those with these `names` (None: all),
+    /// and perhaps more of them.
     ///
     /// Cost: linear in the size of those parts, the first time that they are needed.
-    pub fn with<R>(&mut self, routing_key: &str, needs: Needs, work: impl FnOnce(&Message<'_>) -> R) -> R {
-        if needs.properties && !self.has_properties {
+    pub fn with<R>(
+        &mut self,
+        routing_key: &str,
+        needs: Needs,
+        names: Option<&NameFilter>,
+        work: impl FnOnce(&Message<'_>) -> R,
+    ) -> R {
+        if needs.properties && !self.converted.includes(names) {
             self.begin();
-            self.has_properties = true;
-            fill(&mut self.room.properties, &self.properties);
+            // Whoever comes second may ask for others, and the next one for others again.
+            let names = names.filter(|_| matches!(self.converted, Converted::None));
+            self.converted = names.map_or(Converted::All, |names| Converted::Named(names.clone()));
+            fill(&mut self.room.properties, &self.properties, names);
         }
         if needs.json && !self.has_json {
             self.begin();
@@ -84,9 +115,7 @@ impl<'a> View<'a> {
             self.fill_json();
         }
         let body = if needs.text { self.text() } else { Body::Absent };
-        if !self.has_properties && !self.has_json {
-            self.room.properties.clear();
-        }
+        self.begin();
         let left_ns = self.limits.match_ns_max.saturating_sub(self.reading.spent_ns);
         let message = Message::new(routing_key, &self.room.properties, body).with_allowance(left_ns);
         let result = work(&message);
@@ -119,9 +148,9 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Clear the message before, when the first part of this one is converted.
+    /// Clear the message before, while nothing of this one is converted.
     fn begin(&mut self) {
-        if !self.has_properties && !self.has_json {
+        if matches!(self.converted, Converted::None) && !self.has_json {
             self.room.properties.clear();
         }
     }
@@ -136,7 +165,7 @@ impl<'a> View<'a> {
 pub fn properties_seen(amqp: &AmqpProperties<'_>, body: &[u8], mode: BodyMode) -> Properties {
     let has_fields = |value: &Value| matches!(value, Value::Map(_) | Value::List(_));
     let mut properties = Properties::default();
-    fill(&mut properties, amqp);
+    fill(&mut properties, amqp, None);
     properties.retain(|name, _| !name.starts_with('\0'));
     if mode == BodyMode::Json {
         properties.retain(|name, value| !(name.starts_with("body.") || (&**name == "body" && has_fields(value))));
@@ -147,25 +176,29 @@ pub fn properties_seen(amqp: &AmqpProperties<'_>, body: &[u8], mode: BodyMode) -
     properties
 }
 
-/// Insert headers and properties under their names.
-fn fill(properties: &mut Properties, amqp: &AmqpProperties<'_>) {
+/// Insert headers and properties under their names: those with these `names`, or all. What is there already stays.
+fn fill(properties: &mut Properties, amqp: &AmqpProperties<'_>, names: Option<&NameFilter>) {
+    let is_asked = |name: &str| names.is_none_or(|names| names.may_have(name));
     for (name, value) in amqp.headers().iter().flat_map(RawTable::iter).map_while(Result::ok) {
         if name.starts_with('\0') {
             continue; // internal
         }
-        let value = self::value(value);
+        // Of two headers with the same name the first counts, as everywhere.
         if let Some(beside) = names::beside_property(name) {
-            properties.entry(beside.into()).or_insert_with(|| value.clone());
+            if is_asked(beside) {
+                properties.entry(beside.into()).or_insert_with(|| self::value(value));
+            }
             if name == "user_id" {
                 continue;
             }
         }
-        // Of two headers with the same name the first counts, as everywhere.
-        properties.entry(name.into()).or_insert(value);
+        if is_asked(name) {
+            properties.entry(name.into()).or_insert_with(|| self::value(value));
+        }
     }
     let fields = amqp.fields();
     let mut text = |name: &str, value: Option<&str>| {
-        if let Some(value) = value {
+        if let Some(value) = value.filter(|_| is_asked(name)) {
             properties.insert(name.into(), Value::Text(value.into()));
         }
     };
@@ -180,7 +213,7 @@ fn fill(properties: &mut Properties, amqp: &AmqpProperties<'_>) {
     text("app_id", fields.app_id);
     text("cluster_id", fields.cluster_id);
     let mut other = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
+        if let Some(value) = value.filter(|_| is_asked(name)) {
             properties.insert(name.into(), value);
         }
     };

@@ -55,6 +55,32 @@ fn a_header_is_seen_where_a_property_is_not_set_but_for_the_user() {
 }
 
 #[test]
+fn exchanges_on_one_route_ask_for_different_properties() {
+    let mut world = TestTopology::new();
+    let asks = [
+        ("first", query("place.country = 'FR'", "none")),
+        ("second", query("body.price > 10 AND priority = 4", "json")),
+        ("third", table([("x-query", r#"Symbol = "A""#.into()), ("x-query-language", "cbm".into())])),
+        ("fourth", query("n = 1 AND type IS NULL AND place.country = 'FR'", "none")),
+    ];
+    for (name, arguments) in &asks {
+        world.exchange(name, ExchangeKind::Fanout, &none());
+        world.queue(&format!("of {name}"));
+        world.bind(name, Target::Queue(&format!("of {name}")), "", arguments).expect("bound");
+    }
+    for pair in asks.windows(2) {
+        world.bind(pair[0].0, Target::Exchange(pair[1].0), "", &none()).expect("bound");
+    }
+    let place = table([("country", "FR".into())]);
+    let headers = table([("n", 1.into()), ("place", place.into()), ("symbol", "A".into()), ("priority", 4.into())]);
+    let found = ["of first", "of fourth", "of second", "of third"];
+    assert_eq!(world.route("first", "", &headers, r#"{"price": 11}"#), found);
+    assert_eq!(world.route("first", "", &headers, ""), ["of first", "of fourth", "of third"]);
+    assert_eq!(world.route("fourth", "", &headers, ""), ["of fourth"]);
+    assert_eq!(world.route("third", "", &table([("type", "x".into()), ("n", 1.into())]), ""), [""; 0]);
+}
+
+#[test]
 fn arrays_and_tables_of_a_headers_exchange_must_be_equal() {
     let mut world = TestTopology::new();
     world.queue("q");
