@@ -402,6 +402,14 @@ RabbitMQ 3.10 9 to 15 s (persistent and confirmed: 42 to 50 s); with 100,000 top
         ],
     ),
     PageSection(
+        "large_messages",
+        "Large messages, and a start with a million messages",
+        """
+CPU time of the broker's process for one message after another, each whole at the consumer before the next is sent. The
+relay is the least that anything can do: a program that reads each message whole and writes it. A start is measured with
+durable messages and without; the difference is what the messages take.""",
+    ),
+    PageSection(
         "selectors",
         "Selectors on mail, criteria on fields",
         """
@@ -792,6 +800,8 @@ GOALS = [
     Goal(
         "one publish to 1,000 queues", "broker", "fan_out", "us", 400, "µs", {**_BROKER, "queues": "1,000"}, decimals=0
     ),
+    Goal("a message of 16 MB, CPU", "large_messages", "large", "cpu_ms", 10, "ms", {"way": "tamis", "size": "16 MB"}),
+    Goal("a million durable messages at a start, CPU", "large_messages", "restart", "more_cpu_s", 0.3, "s"),
     Goal("live stream with history, a million of 256 B", "streams", "throughput", "cpu_s", 1, "s", _STREAM),
     Goal("live stream without history", "streams", "throughput", "cpu_s", 0.5, "s", _NO_HISTORY),
     Goal(

@@ -103,6 +103,7 @@ class Server:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._signalled, number)
             self._log_start()
+            gc.enable()
             gc.freeze()  # collections need not look at the objects that exist now: they stay
             gc.set_threshold(50_000, 20, 100)
             self._ticker.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +38,8 @@ def serve(
     Exit code: 0 when Ctrl-C or SIGTERM stopped it, 130 or 143 when a second one stopped it at once, 2 when it cannot
     start, 70 on a bug, 74 when the disk fails.
     """
+    gc.disable()  # until the broker accepts connections: what a start makes is no garbage
+
     from tamis.broker.config import BrokerConfig
 
     for package in ("argon2", "structlog"):  # both are loaded later, where the missing extra could not be named
