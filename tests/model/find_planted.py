@@ -42,6 +42,7 @@ BUILD = {
 }
 """The checks that a debug build has would find some faults before the model does."""
 SOUND = "no fault"
+SEARCH_S_MAX = 3_600
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ def main() -> int:
         print(json.dumps(asdict(search(options.programs, options.first))))
         return 0
     chosen = [fault for fault in (None, *FAULTS) if options.only in (fault.says if fault else SOUND)]
+    if not chosen:
+        sys.exit(f"error: no fault is described with {options.only!r}")
     found: list[tuple[Fault | None, Found]] = []
     _copy_sources()
     with Progress(console=Console(stderr=True)) as progress:
@@ -80,7 +83,12 @@ def main() -> int:
             found.append((fault, it))
             progress.advance(task)
     _print(found, options.json)
-    return int(any((it.seed is None) != (fault is None) for fault, it in found))
+    return int(not all(_is_right(fault, it) for fault, it in found))
+
+
+def _is_right(fault: Fault | None, found: Found) -> bool:
+    """Return whether a fault was found by a random program, or nothing was found in a sound core."""
+    return found.seed is not None if fault else found.seed is None and found.program is None
 
 
 def _options() -> argparse.Namespace:
@@ -119,9 +127,11 @@ def _wrong(program: Program, folder: Path) -> str | None:
 
 def _copy_sources() -> None:
     """Copy the sources, so that the project may be changed meanwhile."""
-    for name in SOURCES:
-        for file in _files(PROJECT / name):
-            _write(SOURCE / file.relative_to(PROJECT), file.read_bytes())
+    copied = {SOURCE / file.relative_to(PROJECT): file for name in SOURCES for file in _files(PROJECT / name)}
+    for place, file in copied.items():
+        _write(place, file.read_bytes())
+    for place in set(_files(SOURCE)) - set(copied):
+        place.unlink()
 
 
 @contextmanager
@@ -165,7 +175,9 @@ def _search_in_a_process(programs: int, first: int) -> Found:
     command += ["--programs", str(programs), "--first", str(first)]
     environment = os.environ | {"PYTHONPATH": str(SOURCE / "python")}
     begun = time.monotonic()
-    ended = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False, timeout=SEARCH_S_MAX
+    )
     if ended.returncode != 0:
         raise RuntimeError(f"it ended with {ended.returncode} after {time.monotonic() - begun:.0f} s:\n{ended.stderr}")
     return Found(**json.loads(ended.stdout.splitlines()[-1]))

@@ -6,12 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+import tamis
 from tamis.errors import TamisError
 from tamis.spark.matching.worker import here, match_unseen
 from tests.spark.test_connect import server  # noqa: F401 - a fixture
@@ -84,7 +87,29 @@ def test_the_example_finds_the_offers_that_satisfy_a_rule(
     assert sorted((row.matched is None, row.matched_error is None) for row in broken) == [(False, True), (True, False)]
 
 
+def unseen(rows: list[dict[str, object]], **texts: str) -> list[list[str]]:
+    """Match rows as a worker does that gets all columns in one."""
+    path = Path(tempfile.mkdtemp()) / "queries.tamis"
+    engine: tamis.Engine[str] = tamis.Engine()
+    engine.add_many((key, tamis.selector(text)) for key, text in texts.items())
+    engine.save(path)
+    found: list[list[str]] = match_unseen((here(path)(), ()), ["row"], [pa.array(rows)], new=["matched"]).to_pylist()
+    return found
+
+
 def test_a_column_that_is_there_already_is_refused_when_the_pipeline_runs() -> None:
-    row = pa.array([{"price": 5, "Matched": []}])
     with pytest.raises(TamisError, match="the DataFrame has a column 'matched' already; drop it, or name another"):
-        match_unseen((here(Path("unread"))(), ()), ["row"], [row], new=["matched"])
+        unseen([{"price": 5, "Matched": "x"}], cheap="price < 10")
+
+
+def test_parts_of_messages_are_found_whatever_their_case() -> None:
+    rows: list[dict[str, object]] = [{"Properties": {"price": 5}, "Topic": "a.b", "other": 1}]
+    assert unseen(rows, cheap="price < 10", topic="TOPIC('a.#')", other="other = 1") == [["cheap", "topic"]]
+    with pytest.raises(TamisError, match="columns 'Topic' and 'topic': Spark takes their names as the same"):
+        unseen([{"Topic": "a", "topic": "b"}], topic="TOPIC('a')")
+
+
+def test_what_no_query_asks_for_is_not_read() -> None:
+    rows: list[dict[str, object]] = [{"price": 5, "topic": 7, "since": timedelta(1)}]
+    assert unseen(rows, cheap="price < 10") == [["cheap"]]
+    assert unseen(rows) == [[]]

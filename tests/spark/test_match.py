@@ -168,6 +168,15 @@ def test_a_filter_on_other_columns_goes_below_the_match(
     assert sum("ArrowEvalPython" in step for step in told) == 1
 
 
+def test_rows_that_a_limit_drops_are_not_matched(messages: DataFrame, spark: SparkSession) -> None:
+    ordered = messages.orderBy("topic")
+    first = ordered.limit(2).select("topic", "body").transform(match(QUERIES))
+    assert any(step.startswith("TakeOrderedAndProject") for step in steps(first)), "and not all are sorted"
+    broken = spark.createDataFrame([("{", 1), ('{"price": 5}', 2)], "properties string, n int")
+    later = broken.orderBy("n").offset(1).transform(match([("cheap", "price < 10")]))
+    assert [row.matched for row in later.collect()] == [["cheap"]]
+
+
 def test_a_row_that_cannot_be_read_has_no_answer_where_filters_follow(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("{", 1), ('{"price": 5}', 1), ("{}", 2)], "properties string, part int")
     frame = rows.transform(match([("cheap", "price < 10")], errors="null")).filter("part = 1")

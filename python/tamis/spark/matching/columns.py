@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program uses
 from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructType, VariantType
 
@@ -68,16 +68,21 @@ def _wanted(names: list[str], asked: Asked | None) -> list[str]:
     return [name for name in names if parts.get(name, False) or name in properties]
 
 
+def is_case_sensitive(spark: SparkSession) -> bool:
+    """Return whether Spark tells names apart that differ in case only."""
+    return str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
+
+
 def _column_of(frame: DataFrame) -> dict[str, str]:
     """Part or property -> name of its column. The names of parts count without regard to case, unless Spark's do not.
 
     Raises:
         TamisError: two columns are the same part.
     """
-    is_case_sensitive = str(frame.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
+    is_exact = is_case_sensitive(frame.sparkSession)
     found: dict[str, str] = {}
     for column in frame.columns:
-        name = column if is_case_sensitive or column.lower() not in _PARTS else column.lower()
+        name = column if is_exact or column.lower() not in _PARTS else column.lower()
         if name in _PARTS and name in found:
             raise TamisError(f"columns '{found[name]}' and '{column}': Spark takes their names as the same; drop one")
         found[name] = column

@@ -20,7 +20,8 @@ import tamis
 from tamis.errors import TamisError
 from tamis.name_hints import did_you_mean
 from tamis.query.hierarchy import Parents
-from tamis.spark.matching.columns import message_columns
+from tamis.spark.interpreters import is_connect
+from tamis.spark.matching.columns import is_case_sensitive, message_columns
 from tamis.spark.matching.rules import RuleSet, rules_of
 from tamis.spark.matching.shards.rules import ShardedRules, copies_of, part_names, put_together
 from tamis.spark.matching.worker import Errors, check_new
@@ -30,6 +31,9 @@ _SHARD_WORKER: Final = "tamis.spark.matching.shards.worker"
 _SHARD: Final = "\0shard"
 """The name of the last column of `tamis.spark.matching.shards.worker.match_in_shards`."""
 _LEAVES_EXPENSIVE: Final = "spark.sql.optimizer.avoidDoubleFilterEval"
+_LIMITS: Final = frozenset({"Limit", "GlobalLimit", "LocalLimit", "Offset", "Tail"})
+_PASSED: Final = frozenset({"Project", "SubqueryAlias", "WithColumns", "WithColumnsRenamed", "Drop", "ToDF"})
+"""The steps of a plan that keep its rows, below which Spark moves a column."""
 _PIPELINES: Final = "pyspark.pipelines.graph_element_registry"
 _ROUTED: Final = "struct<shards: array<int>, error: string>"
 _PREDICATE: Final = StructType().add("text", StringType()).add("value", StringType()).add("result", BooleanType())
@@ -88,7 +92,10 @@ def match(
         new = [column, f"{column}_error"] if errors == "column" else [column]
         if _is_unseen():
             state, inputs = rules.publish(frame.sparkSession), _whole_row()
-            matched = _row_column(frame, inputs, state, "match_unseen", returned, new=new, ids=ids, errors=errors)
+            is_exact = is_case_sensitive(frame.sparkSession)
+            matched = _row_column(
+                frame, inputs, state, "match_unseen", returned, new=new, ids=ids, errors=errors, is_exact=is_exact
+            )
         elif isinstance(rules, ShardedRules) and not frame.isStreaming:
             return _match_sharded(frame, rules, new, ids=ids, errors=errors)
         else:
@@ -160,7 +167,10 @@ def explain(
     def add_explained(frame: DataFrame) -> DataFrame:
         if _is_unseen():
             state, inputs = rules.publish(frame.sparkSession), _whole_row()
-            explained = _row_column(frame, inputs, state, "explain_unseen", _EXPLAINED, new=[column], key=key)
+            is_exact = is_case_sensitive(frame.sparkSession)
+            explained = _row_column(
+                frame, inputs, state, "explain_unseen", _EXPLAINED, new=[column], key=key, is_exact=is_exact
+            )
         else:
             _check_new(frame, [column])
             state, inputs = rules.publish(frame.sparkSession), message_columns(frame, rules.engine.asked)
@@ -177,11 +187,27 @@ def _row_column(frame: DataFrame, inputs: dict[str, Column], *of_function: Any, 
     itself must stay above it, or Python would be called twice: for the filter, and for the column. Spark leaves filters
     there if it takes the column for expensive. It takes regular expressions for expensive, and no functions of Python:
     so there is one, which is evaluated for rows without an answer only, and is never true.
+
+    Rows behind a limit are an exception: Spark would move the column below it, and match what the limit drops.
     """
-    if not _leaves_expensive(frame.sparkSession):
+    if not _leaves_expensive(frame.sparkSession) or _is_limited(frame):
         return worker_column(inputs, *of_function, **options)
     found = _worker_udf(inputs, *of_function, **options)(*inputs.values())
     return F.coalesce(found, F.when(found.cast("string").rlike("a^"), found))
+
+
+def _is_limited(frame: DataFrame) -> bool:
+    """Return whether the rows are what a limit or an offset leaves. Spark has no public name for that."""
+    plan: Any
+    if is_connect(frame.sparkSession):
+        plan = frame._plan
+        while type(plan).__name__ in _PASSED and plan._child is not None:
+            plan = plan._child
+        return type(plan).__name__ in _LIMITS
+    plan = frame._jdf.queryExecution().analyzed()
+    while plan.nodeName() in _PASSED:
+        plan = plan.children().head()
+    return plan.nodeName() in _LIMITS
 
 
 def _leaves_expensive(spark: SparkSession) -> bool:

@@ -36,6 +36,8 @@ KEYS_KEPT_MAX = 1_000_000
 ID_MAX = 1 << 26
 """Subscription ids from this one on, of engines that have seen so many changes, have their keys read for each batch."""
 
+_PARTS = ("topic", "properties", "body")
+
 TIMED_ROWS_MAX = 100
 """Maximum number of messages of an Arrow batch that are timed one by one."""
 
@@ -182,33 +184,63 @@ def match_message(state: AnyState, message: pa.Array, *, ids: bool = False, erro
 
 
 def match_unseen(
-    state: AnyState, _: Sequence[str], columns: Sequence[pa.Array], *, new: Sequence[str], **options: Any
+    state: AnyState,
+    _: Sequence[str],
+    columns: Sequence[pa.Array],
+    *,
+    new: Sequence[str],
+    is_exact: bool = False,
+    **options: Any,
 ) -> pa.Array:
     """Match rows whose columns the driver did not see: one column, a struct of all of them.
 
     Args:
         new: the names of the columns that the match adds.
+        is_exact: whether Spark tells names apart that differ in case only.
         options: those of `match_rows`.
 
     Raises:
-        TamisError: a row has one of these columns already.
+        TamisError: a row has one of these columns already, or two that are the same part of a message.
     """
-    names, parts = _parts_of(columns[0], new)
+    names, parts = _parts_of(columns[0], new, engine_in(state), is_exact=is_exact)
     return match_rows(state, names, parts, **options)
 
 
 def explain_unseen(
-    state: State, _: Sequence[str], columns: Sequence[pa.Array], *, new: Sequence[str], key: str
+    state: State,
+    _: Sequence[str],
+    columns: Sequence[pa.Array],
+    *,
+    new: Sequence[str],
+    key: str,
+    is_exact: bool = False,
 ) -> pa.Array:
     """Explain rows whose columns the driver did not see, as `match_unseen` matches them."""
-    names, parts = _parts_of(columns[0], new)
+    names, parts = _parts_of(columns[0], new, open_engine(state), is_exact=is_exact)
     return explain_rows(state, names, parts, key=key)
 
 
-def _parts_of(row: pa.StructArray, new: Sequence[str]) -> tuple[list[str], list[pa.Array]]:
-    names = [field.name for field in row.type]
-    check_new(names, new)
-    return names, row.flatten()
+def _parts_of(
+    row: pa.StructArray, new: Sequence[str], engine: Any, *, is_exact: bool
+) -> tuple[list[str], list[pa.Array]]:
+    """Return the parts of messages that queries ask for, as `message_columns` does where columns are seen."""
+    check_new([field.name for field in row.type], new)
+    found: dict[str, tuple[str, pa.Array]] = {}
+    for field, column in zip(row.type, row.flatten(), strict=True):
+        name = field.name if is_exact or field.name.lower() not in _PARTS else field.name.lower()
+        if name in found and name in _PARTS:
+            raise TamisError(
+                f"columns '{found[name][0]}' and '{field.name}': Spark takes their names as the same; drop one"
+            )
+        found[name] = field.name, column
+    names = [name for name in found if name in _PARTS or "properties" not in found]
+    if isinstance(engine, Engine):
+        properties, topic, body = engine.asked(names)
+        wanted = {*properties, *(["topic"] * topic), *(["body"] * body), "properties"}
+        names = [name for name in names if name in wanted]
+    if not names:
+        return ["topic"], [pa.array([""] * len(row))]
+    return names, [found[name][1] for name in names]
 
 
 def check_new(known: Iterable[str], new: Sequence[str]) -> None:

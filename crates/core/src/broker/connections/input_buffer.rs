@@ -1,6 +1,6 @@
 //! The bytes that a connection has sent and that wait: the beginning of a frame, or frames that have to wait their turn.
 
-/// The capacity that a buffer keeps when it is empty: frames of methods and small messages are cut by the end of a read.
+/// The capacity that a buffer keeps when little or nothing waits: frames of methods and small messages are cut by the end of a read.
 const KEPT_BYTES: usize = 4096;
 
 /// Bytes that are appended at the end and used from the front. Using some moves the others only when they are fewer, so that
@@ -46,6 +46,9 @@ impl InputBuffer {
         } else if waiting <= self.used {
             self.bytes.drain(..self.used);
             self.used = 0;
+            if self.bytes.capacity() > KEPT_BYTES.max(4 * waiting) {
+                self.bytes.shrink_to_fit();
+            }
         }
     }
 
@@ -82,5 +85,16 @@ mod tests {
             buffer.take(count);
             assert!(buffer.bytes.len() <= 2 * buffer.waiting().len(), "what was used is dropped");
         }
+    }
+
+    #[test]
+    fn the_memory_of_a_large_read_goes_with_it() {
+        let mut buffer = InputBuffer::default();
+        buffer.append(&[7; 1 << 18]);
+        buffer.take((1 << 18) - 3);
+        assert_eq!((buffer.waiting(), buffer.capacity() <= KEPT_BYTES), (&[7; 3][..], true));
+        buffer.append(&[8; 1 << 18]);
+        buffer.take((1 << 18) + 3);
+        assert_eq!((buffer.is_empty(), buffer.capacity()), (true, 0));
     }
 }
