@@ -174,7 +174,7 @@ faults: setup ## the long fault tests, as often as promised (hours; less with TA
 	TAMIS_SIMULATIONS=$(SIMULATIONS) TAMIS_ROUNDS=$(SIMULATIONS) $(CARGO) test --locked --release -p tamis-core --lib -- broker::simulation broker::durability journal || status=1; \
 	exit $$status
 
-planted: setup ## build the core with each of the faults it once had, and let the model of AMQP find them (about half an hour)
+planted: setup ## build the core with each of the faults it once had, and let the model of AMQP find them (about a quarter of an hour)
 	@$(BIN)/python -m tests.model.find_planted
 
 coverage: setup ## measure which lines the tests of COVERAGE_TESTS (default "not spark and not serial") run: coverage/python, coverage/rust
