@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,13 +15,15 @@ import pytest
 
 import tamis
 from tamis.errors import TamisError
-from tamis.spark.matching.worker import here, match_unseen
+from tamis.spark.matching.worker import here, match_whole
 from tests.spark.test_connect import server  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
+
+    Unseen = Callable[..., list[list[str]]]
 
 pytestmark = pytest.mark.spark
 
@@ -87,29 +88,37 @@ def test_the_example_finds_the_offers_that_satisfy_a_rule(
     assert sorted((row.matched is None, row.matched_error is None) for row in broken) == [(False, True), (True, False)]
 
 
-def unseen(rows: list[dict[str, object]], **texts: str) -> list[list[str]]:
-    """Match rows as a worker does that gets all columns in one."""
-    path = Path(tempfile.mkdtemp()) / "queries.tamis"
-    engine: tamis.Engine[str] = tamis.Engine()
-    engine.add_many((key, tamis.selector(text)) for key, text in texts.items())
-    engine.save(path)
-    found: list[list[str]] = match_unseen((here(path)(), ()), ["row"], [pa.array(rows)], new=["matched"]).to_pylist()
-    return found
+@pytest.fixture
+def unseen(tmp_path: Path) -> Unseen:
+    """Matches rows as a worker does that gets all columns in one: queries by their keys."""
+
+    def match(rows: list[dict[str, object]], **texts: str) -> list[list[str]]:
+        engine: tamis.Engine[str] = tamis.Engine()
+        engine.add_many((key, tamis.selector(text)) for key, text in texts.items())
+        path = tmp_path / f"{'-'.join(texts)}.tamis"
+        engine.save(path)
+        state = here(path)(), ()
+        found: list[list[str]] = match_whole(
+            state, ["row"], [pa.array(rows)], new=["matched"], is_exact=False
+        ).to_pylist()
+        return found
+
+    return match
 
 
-def test_a_column_that_is_there_already_is_refused_when_the_pipeline_runs() -> None:
+def test_a_column_that_is_there_already_is_refused_when_the_pipeline_runs(unseen: Unseen) -> None:
     with pytest.raises(TamisError, match="the DataFrame has a column 'matched' already; drop it, or name another"):
         unseen([{"price": 5, "Matched": "x"}], cheap="price < 10")
 
 
-def test_parts_of_messages_are_found_whatever_their_case() -> None:
+def test_parts_of_messages_are_found_whatever_their_case(unseen: Unseen) -> None:
     rows: list[dict[str, object]] = [{"Properties": {"price": 5}, "Topic": "a.b", "other": 1}]
     assert unseen(rows, cheap="price < 10", topic="TOPIC('a.#')", other="other = 1") == [["cheap", "topic"]]
     with pytest.raises(TamisError, match="columns 'Topic' and 'topic': Spark takes their names as the same"):
         unseen([{"Topic": "a", "topic": "b"}], topic="TOPIC('a')")
 
 
-def test_what_no_query_asks_for_is_not_read() -> None:
+def test_what_no_query_asks_for_is_not_read(unseen: Unseen) -> None:
     rows: list[dict[str, object]] = [{"price": 5, "topic": 7, "since": timedelta(1)}]
     assert unseen(rows, cheap="price < 10") == [["cheap"]]
     assert unseen(rows) == [[]]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from tamis.engine.replica import Addition
-from tamis.spark.matching.columns import Asked
+from tamis.spark.matching.parts import Asked
 from tamis.spark.matching.recorded import RecordedEngine
 from tamis.spark.matching.shards.recorded import RecordedShards
 from tamis.spark.matching.shipping import Shipped, number_of, series_of, shards_of, state_of, stay

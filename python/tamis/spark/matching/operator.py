@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 from pyspark.errors import PySparkException, PySparkRuntimeError
@@ -22,9 +22,11 @@ from tamis.name_hints import did_you_mean
 from tamis.query.hierarchy import Parents
 from tamis.spark.interpreters import is_connect
 from tamis.spark.matching.columns import is_case_sensitive, message_columns
+from tamis.spark.matching.following import FollowedQueries
+from tamis.spark.matching.parts import check_new
 from tamis.spark.matching.rules import RuleSet, rules_of
 from tamis.spark.matching.shards.rules import ShardedRules, copies_of, part_names, put_together
-from tamis.spark.matching.worker import Errors, check_new
+from tamis.spark.matching.worker import Errors
 
 _WORKER: Final = "tamis.spark.matching.worker"
 _SHARD_WORKER: Final = "tamis.spark.matching.shards.worker"
@@ -90,18 +92,9 @@ def match(
 
     def add_matched(frame: DataFrame) -> DataFrame:
         new = [column, f"{column}_error"] if errors == "column" else [column]
-        if _is_unseen():
-            state, inputs = rules.publish(frame.sparkSession), _whole_row()
-            is_exact = is_case_sensitive(frame.sparkSession)
-            matched = _row_column(
-                frame, inputs, state, "match_unseen", returned, new=new, ids=ids, errors=errors, is_exact=is_exact
-            )
-        elif isinstance(rules, ShardedRules) and not frame.isStreaming:
+        if isinstance(rules, ShardedRules) and not _is_unseen() and not frame.isStreaming:
             return _match_sharded(frame, rules, new, ids=ids, errors=errors)
-        else:
-            _check_new(frame, new)
-            state, inputs = rules.publish(frame.sparkSession), message_columns(frame, rules.asked)
-            matched = _row_column(frame, inputs, state, "match_rows", returned, ids=ids, errors=errors)
+        matched = _row_column(frame, rules, "match", returned, new, ids=ids, errors=errors)
         if errors != "column":
             return frame.withColumn(column, matched)
         both = F.col(f"`{column}`")
@@ -119,13 +112,9 @@ def _is_unseen() -> bool:
         return False
 
 
-def _whole_row() -> dict[str, Column]:
-    return {"row": F.struct("*")}
-
-
 def _match_sharded(frame: DataFrame, rules: ShardedRules, new: list[str], *, ids: bool, errors: Errors) -> DataFrame:
     """Add the column ``matched`` to rows that go to the shards in which they can match."""
-    _check_new(frame, new)
+    check_new(frame.columns, new)
     state, parts = rules.publish(frame.sparkSession), message_columns(frame, rules.directory.asked)
     routed = worker_column(parts, state, "route_rows", _ROUTED, _SHARD_WORKER, errors=errors)
     copies = copies_of(frame, list(parts.values()), routed, rules)
@@ -165,23 +154,20 @@ def explain(
         raise TamisError(f"no query has the key '{key}'{did_you_mean(key, map(str, rules.engine.all_keys()))}")
 
     def add_explained(frame: DataFrame) -> DataFrame:
-        if _is_unseen():
-            state, inputs = rules.publish(frame.sparkSession), _whole_row()
-            is_exact = is_case_sensitive(frame.sparkSession)
-            explained = _row_column(
-                frame, inputs, state, "explain_unseen", _EXPLAINED, new=[column], key=key, is_exact=is_exact
-            )
-        else:
-            _check_new(frame, [column])
-            state, inputs = rules.publish(frame.sparkSession), message_columns(frame, rules.engine.asked)
-            explained = _row_column(frame, inputs, state, "explain_rows", _EXPLAINED, key=key)
-        return frame.withColumn(column, explained)
+        return frame.withColumn(column, _row_column(frame, rules, "explain", _EXPLAINED, [column], key=key))
 
     return add_explained
 
 
-def _row_column(frame: DataFrame, inputs: dict[str, Column], *of_function: Any, **options: Any) -> Column:
-    """Return a column as `worker_column` does, below which Spark moves filters on other columns.
+def _row_column(
+    frame: DataFrame,
+    rules: RuleSet | FollowedQueries | ShardedRules,
+    verb: Literal["match", "explain"],
+    returned: DataType,
+    new: list[str],
+    **options: Any,
+) -> Column:
+    """Return the column with what a worker says of each row, below which Spark moves filters on other columns.
 
     Such a filter even reaches the files that are read, and what it drops does not go to Python. A filter on the column
     itself must stay above it, or Python would be called twice: for the filter, and for the column. Spark leaves filters
@@ -190,7 +176,15 @@ def _row_column(frame: DataFrame, inputs: dict[str, Column], *of_function: Any, 
 
     Rows behind a limit are an exception: Spark would move the column below it, and match what the limit drops.
     """
-    if not _leaves_expensive(frame.sparkSession) or _is_limited(frame):
+    spark = frame.sparkSession
+    if _is_unseen():
+        function, inputs = f"{verb}_whole", {"row": F.struct("*")}
+        options |= {"new": new, "is_exact": is_case_sensitive(spark)}
+    else:
+        check_new(frame.columns, new)
+        function, inputs = f"{verb}_rows", message_columns(frame, rules.asked)
+    of_function = rules.publish(spark), function, returned
+    if not _leaves_expensive(spark) or _is_limited(frame):
         return worker_column(inputs, *of_function, **options)
     found = _worker_udf(inputs, *of_function, **options)(*inputs.values())
     return F.coalesce(found, F.when(found.cast("string").rlike("a^"), found))
@@ -294,7 +288,3 @@ def returned_type(ids: bool, errors: Errors) -> DataType:
     """Return the type of `tamis.spark.matching.worker.match_rows`."""
     matched = ArrayType(LongType() if ids else StringType())
     return StructType().add("matched", matched).add("error", StringType()) if errors == "column" else matched
-
-
-def _check_new(frame: DataFrame, names: list[str]) -> None:
-    check_new(frame.columns, names)

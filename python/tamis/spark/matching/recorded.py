@@ -12,7 +12,7 @@ from tamis.engine.keys import K
 from tamis.engine.replica import Addition, change_engine
 from tamis.query.hierarchy import Parents
 from tamis.query.predicates import open_registered
-from tamis.spark.matching.columns import Asked, either
+from tamis.spark.matching.parts import Asked, either
 
 CHANGED_MAX: Final = 1_000
 """Maximum number of queries in a change that workers apply; after a larger one, they get a new file."""

@@ -18,8 +18,8 @@ from tamis.query.hierarchy import Parents
 from tamis.query.predicates import load_predicate, open_registered
 from tamis.query.rules import compile_rules
 from tamis.spark.interpreters import check_python, is_connect
-from tamis.spark.matching.columns import Asked
 from tamis.spark.matching.following import FollowedQueries
+from tamis.spark.matching.parts import Asked
 from tamis.spark.matching.shards.rules import ShardedRules
 from tamis.spark.matching.shipping import ship, state_of
 from tamis.spark.matching.worker import State

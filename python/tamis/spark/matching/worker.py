@@ -8,7 +8,7 @@ import functools
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +19,9 @@ import pyarrow as pa
 from tamis import Engine
 from tamis._core import read_messages
 from tamis.engine.replica import EngineChange, apply_change
-from tamis.errors import SnapshotError, TamisError
+from tamis.errors import SnapshotError
 from tamis.query.predicates import open_registered
+from tamis.spark.matching.parts import check_new, columns_by_name, wanted
 
 if TYPE_CHECKING:
     from tamis.spark.matching.shards.engine import ShardedEngine
@@ -35,8 +36,6 @@ KEYS_KEPT_MAX = 1_000_000
 
 ID_MAX = 1 << 26
 """Subscription ids from this one on, of engines that have seen so many changes, have their keys read for each batch."""
-
-_PARTS = ("topic", "properties", "body")
 
 TIMED_ROWS_MAX = 100
 """Maximum number of messages of an Arrow batch that are timed one by one."""
@@ -183,13 +182,13 @@ def match_message(state: AnyState, message: pa.Array, *, ids: bool = False, erro
     return match_rows(state, names, message.flatten(), ids=ids, errors=errors)
 
 
-def match_unseen(
+def match_whole(
     state: AnyState,
     _: Sequence[str],
     columns: Sequence[pa.Array],
     *,
     new: Sequence[str],
-    is_exact: bool = False,
+    is_exact: bool,
     **options: Any,
 ) -> pa.Array:
     """Match rows whose columns the driver did not see: one column, a struct of all of them.
@@ -202,53 +201,25 @@ def match_unseen(
     Raises:
         TamisError: a row has one of these columns already, or two that are the same part of a message.
     """
-    names, parts = _parts_of(columns[0], new, engine_in(state), is_exact=is_exact)
+    names, parts = _parts_of(columns[0], new, engine_in(state), is_exact)
     return match_rows(state, names, parts, **options)
 
 
-def explain_unseen(
-    state: State,
-    _: Sequence[str],
-    columns: Sequence[pa.Array],
-    *,
-    new: Sequence[str],
-    key: str,
-    is_exact: bool = False,
+def explain_whole(
+    state: State, _: Sequence[str], columns: Sequence[pa.Array], *, new: Sequence[str], is_exact: bool, key: str
 ) -> pa.Array:
-    """Explain rows whose columns the driver did not see, as `match_unseen` matches them."""
-    names, parts = _parts_of(columns[0], new, open_engine(state), is_exact=is_exact)
+    """Explain rows whose columns the driver did not see, as `match_whole` matches them."""
+    names, parts = _parts_of(columns[0], new, open_engine(state), is_exact)
     return explain_rows(state, names, parts, key=key)
 
 
-def _parts_of(
-    row: pa.StructArray, new: Sequence[str], engine: Any, *, is_exact: bool
-) -> tuple[list[str], list[pa.Array]]:
+def _parts_of(row: pa.StructArray, new: Sequence[str], engine: Any, is_exact: bool) -> tuple[list[str], list[pa.Array]]:
     """Return the parts of messages that queries ask for, as `message_columns` does where columns are seen."""
-    check_new([field.name for field in row.type], new)
-    found: dict[str, tuple[str, pa.Array]] = {}
-    for field, column in zip(row.type, row.flatten(), strict=True):
-        name = field.name if is_exact or field.name.lower() not in _PARTS else field.name.lower()
-        if name in found and name in _PARTS:
-            raise TamisError(
-                f"columns '{found[name][0]}' and '{field.name}': Spark takes their names as the same; drop one"
-            )
-        found[name] = field.name, column
-    names = [name for name in found if name in _PARTS or "properties" not in found]
-    if isinstance(engine, Engine):
-        properties, topic, body = engine.asked(names)
-        wanted = {*properties, *(["topic"] * topic), *(["body"] * body), "properties"}
-        names = [name for name in names if name in wanted]
-    if not names:
-        return ["topic"], [pa.array([""] * len(row))]
-    return names, [found[name][1] for name in names]
-
-
-def check_new(known: Iterable[str], new: Sequence[str]) -> None:
-    """Raise a TamisError if a DataFrame has a column already that is to be added."""
-    lower = {name.lower() for name in known}
-    for name in new:
-        if name.lower() in lower:
-            raise TamisError(f"the DataFrame has a column '{name}' already; drop it, or name another: column='...'")
+    columns = dict(zip((field.name for field in row.type), row.flatten(), strict=True))
+    check_new(columns, new)
+    found = columns_by_name(columns, is_exact=is_exact)
+    names = wanted(found, engine.asked if isinstance(engine, Engine) else None)
+    return names or ["topic"], [columns[found[name]] for name in names] or [pa.array([""] * len(row))]
 
 
 def explain_rows(state: State, names: Sequence[str], columns: Sequence[pa.Array], *, key: str) -> pa.Array:

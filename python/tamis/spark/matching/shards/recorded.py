@@ -15,7 +15,7 @@ from tamis.engine.replica import Addition
 from tamis.engine.shard_directory import DIRECTORY, ShardDirectory
 from tamis.engine.shards import cut_shards, positions_path, snapshot_path
 from tamis.query.hierarchy import Parents
-from tamis.spark.matching.columns import Asked, either
+from tamis.spark.matching.parts import Asked, either
 from tamis.spark.matching.recorded import RecordedEngine, RecordedState
 from tamis.spark.matching.shards.engine import CHANGED_ID_MIN, ShardedEngine, encode_hierarchies
 from tamis.spark.matching.worker import here

@@ -16,7 +16,7 @@ from tamis.engine.shard_directory import DIRECTORY, ShardDirectory
 from tamis.engine.shards import positions_path, snapshot_path
 from tamis.errors import ConfigError
 from tamis.spark.interpreters import check_python, is_connect
-from tamis.spark.matching.columns import Asked
+from tamis.spark.matching.parts import Asked
 from tamis.spark.matching.shipping import shards_of, ship
 from tamis.spark.matching.worker import Location, ShardState
 from tamis.spark.temporary import temporary_folder
