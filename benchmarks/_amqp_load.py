@@ -15,6 +15,8 @@ from pamqp import commands, frame, header
 from pamqp.body import ContentBody
 
 FRAME_END = 0xCE
+FRAME_BODY_BYTES = (128 << 10) - 8
+"""The body in one frame, as the broker offers it."""
 READ_BYTES = 1 << 18
 
 
@@ -73,11 +75,12 @@ class LoadConnection:
 
 
 def publish_bytes(exchange: str, key: str, body: bytes, **properties: Any) -> bytes:
-    """Return the three frames of a publish on channel 1."""
+    """Return the frames of a publish on channel 1."""
+    pieces = (body[start : start + FRAME_BODY_BYTES] for start in range(0, len(body), FRAME_BODY_BYTES))
     return (
         frame.marshal(commands.Basic.Publish(exchange=exchange, routing_key=key), 1)
         + frame.marshal(header.ContentHeader(0, len(body), commands.Basic.Properties(**properties)), 1)
-        + frame.marshal(ContentBody(body), 1)
+        + b"".join(frame.marshal(ContentBody(piece), 1) for piece in pieces)
     )
 
 

@@ -34,6 +34,8 @@ from tamis.broker.config import LimitsConfig
 from tamis.broker.system import allow_files
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+CORES = sorted(os.sched_getaffinity(0))
+"""What this program may use when it starts."""
 IDLE = 20_000
 FILES_OF_OTHERS = 100
 """Files that a server or the load tool has open besides the connections, and connections that nobody measures."""
@@ -58,9 +60,8 @@ def free_port() -> int:
 
 
 def on_core(core: int) -> Callable[[], None]:
-    """Return a `preexec_fn` that pins a process to one core."""
-    cores = sorted(os.sched_getaffinity(0))
-    return lambda: os.sched_setaffinity(0, {cores[core % len(cores)]})
+    """Return a `preexec_fn` that pins a process to one core, whatever core this process is pinned to."""
+    return lambda: os.sched_setaffinity(0, {CORES[core % len(CORES)]})
 
 
 def wait_for(port: int, limit_s: float = 60.0) -> None:

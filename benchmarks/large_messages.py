@@ -24,26 +24,14 @@ from typing import Any
 
 from _amqp_load import Flow, LoadConnection, cpu_s, publish_bytes
 from _results import Results
-from broker import MeasuredServer, free_port, on_core, servers, tamis_command, wait_for
-from pamqp import commands, frame, header
-from pamqp.body import ContentBody
+from broker import CORES, MeasuredServer, free_port, on_core, servers, tamis_command, wait_for
+from pamqp import commands, frame
 
 SIZES = {"64 KB": 64 << 10, "1 MB": 1 << 20, "16 MB": 16 << 20}
-FRAME_BODY_BYTES = (128 << 10) - 8
 PING_BYTES = len(b"PING\r\n")
 """NATS asks its clients whether they are there."""
 TOGETHER_BYTES = 64 << 20
 """So many bytes go through in each turn, one message after another."""
-
-
-def frames_of(queue: str, body: bytes) -> bytes:
-    """Return the frames of a publish to a queue, whose body takes many frames."""
-    pieces = (body[start : start + FRAME_BODY_BYTES] for start in range(0, len(body), FRAME_BODY_BYTES))
-    return (
-        frame.marshal(commands.Basic.Publish(exchange="", routing_key=queue), 1)
-        + frame.marshal(header.ContentHeader(0, len(body), commands.Basic.Properties()), 1)
-        + b"".join(frame.marshal(ContentBody(piece), 1) for piece in pieces)
-    )
 
 
 class Passage:
@@ -80,7 +68,7 @@ def by_amqp(server: MeasuredServer, size: int) -> Passage:
     tag = receiver.call(
         commands.Basic.Consume(queue=queue, no_ack=True, consumer_tag="c"), "Basic.ConsumeOk"
     ).consumer_tag
-    message = frames_of(queue, b"x" * size)
+    message = publish_bytes("", queue, b"x" * size)
     publish = len(frame.marshal(commands.Basic.Publish(exchange="", routing_key=queue), 1))
     first = frame.marshal(commands.Basic.Deliver(tag, 1, False, "", queue), 1)
     return Passage(sender.socket, receiver.socket, message, len(message) - publish + len(first))
@@ -100,44 +88,32 @@ def by_nats(server: MeasuredServer, size: int) -> Passage:
     return Passage(sender, receiver, message, len(b"MSG large.%d 1 %d\r\n" % (size, size)) + size + 2)
 
 
-def relay(port: int) -> None:
+def relay(listening: socket.socket, core: int) -> None:
     """Take whole messages from one connection, each behind its size, and pass each on to another one."""
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})
-    with socket.create_server(("127.0.0.1", port)) as listening:
-        sender, receiver = listening.accept()[0], listening.accept()[0]
-        room = bytearray(max(SIZES.values()))
-        while head := sender.recv(8, socket.MSG_WAITALL):
-            size, taken = int.from_bytes(head, "big"), 0
-            while taken < size:
-                taken += sender.recv_into(memoryview(room)[taken:size])
-            receiver.sendall(memoryview(room)[:size])
+    os.sched_setaffinity(0, {core})
+    sender, receiver = listening.accept()[0], listening.accept()[0]
+    room = bytearray(max(SIZES.values()))
+    while head := sender.recv(8, socket.MSG_WAITALL):
+        size, taken = int.from_bytes(head, "big"), 0
+        while taken < size:
+            taken += sender.recv_into(memoryview(room)[taken:size])
+        receiver.sendall(memoryview(room)[:size])
 
 
 @contextlib.contextmanager
 def relayed(size: int) -> Iterator[tuple[Passage, int]]:
     """Start a relay; give a passage through it, and its pid."""
-    port = free_port()
-    process = multiprocessing.get_context("spawn").Process(target=relay, args=(port,), daemon=True)
-    process.start()
-    try:
-        sender = connected(port)
-        receiver = connected(port)
-        assert process.pid is not None
-        yield Passage(sender, receiver, size.to_bytes(8, "big") + b"x" * size, size), process.pid
-    finally:
-        process.kill()
-        process.join()
-
-
-def connected(port: int) -> socket.socket:
-    """Connect to a port on which a process will listen soon."""
-    until = time.monotonic() + 30
-    while True:
-        with contextlib.suppress(OSError):
-            return socket.create_connection(("127.0.0.1", port), timeout=5)
-        if time.monotonic() > until:
-            raise SystemExit(f"error: nothing accepts on port {port}")
-        time.sleep(0.01)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        arguments = (listening, CORES[0])
+        process = multiprocessing.get_context("spawn").Process(target=relay, args=arguments, daemon=True)
+        process.start()
+        try:
+            sender, receiver = (socket.create_connection(listening.getsockname()) for _ in range(2))
+            assert process.pid is not None
+            yield Passage(sender, receiver, size.to_bytes(8, "big") + b"x" * size, size), process.pid
+        finally:
+            process.kill()
+            process.join()
 
 
 def measured(passage: Passage, pid: int, count: int) -> dict[str, float]:
