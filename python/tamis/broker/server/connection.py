@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from tamis.broker.config import TlsConfig, in_url
 from tamis.broker.login.handshake import Handshake, Login, Open, Peer, State
+from tamis.broker.server.data_plane import READ_BYTES
 from tamis.loopback import is_loopback
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Hand over what was read."""
         if self.number >= 0:
             self._plane.receive(self.number, self._plane.read_buffer[:nbytes])
+            if nbytes == READ_BYTES:
+                self._let_others_be_read()
         elif self.handshake is not None:
             self.continue_handshake(self.handshake.receive(bytes(self._plane.read_buffer[:nbytes])))
 
@@ -155,6 +158,16 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._connections.end(self)
         else:
             self._read(wants_input)
+
+    def _let_others_be_read(self) -> None:
+        """Read on when all sockets have had their turn: the event loop reads one as long as there is more."""
+        if self._is_reading and not self.transport.is_closing():
+            self.transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if self._is_reading and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def _read(self, wants_input: bool) -> None:
         if wants_input is self._is_reading or self.transport.is_closing():

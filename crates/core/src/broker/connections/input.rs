@@ -42,6 +42,7 @@ impl Broker {
         {
             connection.input.append(&remaining[used..]);
         }
+        self.turn.end_read();
         self.clients.count_buffers(slot);
         self.finish();
     }

@@ -19,9 +19,11 @@ const TURNS_A_ROUND: u32 = 2;
 const LATE_PART: u32 = 64;
 /// The part of a turn's budget that all readers of streams together have in a round: about a quarter of a millisecond.
 const READERS_PART: u32 = 8;
-/// The part of that which they have while somebody publishes now and then and waits for the answer.
+/// The part of a round, and of what readers have in it, while a client publishes now and then and waits for the answer.
 const ATTENTIVE_PART: u32 = 4;
-/// The number of rounds without such a client after which they have all of it again.
+/// The most steps that a read of such a client takes.
+const ATTENTIVE_STEPS: u32 = 256;
+/// The number of rounds without such a client after which a round is whole again.
 const CALM_ROUNDS: u32 = 256;
 
 /// The budget of this turn and of this round, and the connections that wait for another turn.
@@ -35,13 +37,15 @@ pub(crate) struct Turn {
     next_look: u32,
     /// The budget of a turn, if the round has room for it.
     budget: u32,
+    /// The budget of a turn in this round: less while a client waits for its answer.
+    turn_budget: u32,
     /// The round's budget that was left when this turn began. If it is used up, turns are short.
     round: u32,
     /// The round's budget that is left for readers of streams.
     readers: u32,
-    /// Whether a message was published in this round.
+    /// Whether a message was published in this read of a client.
     has_published: bool,
-    /// The number of rounds since the last in which somebody published a little.
+    /// The number of rounds since somebody last published a little.
     calm_rounds: u32,
     /// The caller's time in microseconds, by which steps that take long count more.
     stopwatch: Option<fn() -> Micros>,
@@ -62,6 +66,7 @@ impl Turn {
             allowance: budget,
             next_look: MEASURED_STEPS,
             budget,
+            turn_budget: budget,
             round: budget.saturating_mul(TURNS_A_ROUND),
             readers: readers_part(budget),
             has_published: false,
@@ -156,7 +161,7 @@ impl Turn {
     #[inline]
     pub fn begin(&mut self) {
         self.round = self.round.saturating_sub(self.spent);
-        self.allowance = self.budget.min(self.round.max(self.budget / LATE_PART).max(1));
+        self.allowance = self.turn_budget.min(self.round.max(self.budget / LATE_PART).max(1));
         (self.spent, self.next_look, self.looked) = (0, MEASURED_STEPS, None);
     }
 
@@ -180,20 +185,31 @@ impl Turn {
 
     /// Begin the next round: the caller has looked after everybody else.
     pub fn begin_round(&mut self) {
+        self.has_published = false;
+        self.calm_rounds = self.calm_rounds.saturating_add(1);
+        let part = if self.is_attentive() { ATTENTIVE_PART } else { 1 };
+        self.turn_budget = (self.budget / part).max(1);
+        (self.round, self.spent) = (self.turn_budget.saturating_mul(TURNS_A_ROUND), 0);
+        self.readers = (readers_part(self.budget) / part).max(1);
         self.begin();
-        self.listen();
-        self.round = self.budget.saturating_mul(TURNS_A_ROUND);
-        let part = readers_part(self.budget);
-        self.readers = if self.calm_rounds < CALM_ROUNDS { (part / ATTENTIVE_PART).max(1) } else { part };
-        self.allowance = self.budget;
     }
 
-    /// Look whether somebody has published a little in the round that ends: such a client waits for its answer, and its next
-    /// message comes soon. One that publishes a lot waits for itself more than for readers, who have to keep up with it.
-    fn listen(&mut self) {
-        let used = self.budget.saturating_mul(TURNS_A_ROUND).saturating_sub(self.round);
-        let is_attentive = std::mem::take(&mut self.has_published) && used < 2 * readers_part(self.budget);
-        self.calm_rounds = if is_attentive { 0 } else { self.calm_rounds.saturating_add(1) };
+    /// End a read of a client. A client that has published a little waits for its answer, and its next message comes soon:
+    /// rounds are short from now on. One that publishes a lot waits for itself more than for others.
+    #[inline]
+    pub fn end_read(&mut self) {
+        if std::mem::take(&mut self.has_published) && self.spent <= ATTENTIVE_STEPS {
+            if !self.is_attentive() {
+                self.turn_budget = (self.budget / ATTENTIVE_PART).max(1);
+                self.round = self.round.min(self.turn_budget.saturating_mul(TURNS_A_ROUND));
+            }
+            self.calm_rounds = 0;
+        }
+    }
+
+    /// Whether somebody has published a little of late, and waits for the answer: then rounds are short.
+    pub fn is_attentive(&self) -> bool {
+        self.calm_rounds < CALM_ROUNDS
     }
 
     /// A limit of time for work that begins now and has a budget of its own.

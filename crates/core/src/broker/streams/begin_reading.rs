@@ -61,6 +61,7 @@ impl Broker {
             is_live: false,
             is_listed: false,
             fallbacks: 0,
+            awaited_bytes: 0,
             disk_wait: DiskWait::default(),
         })))
     }

@@ -217,7 +217,8 @@ impl Broker {
     fn read_slice(&mut self, slot: ConsumerSlot) {
         let Some(mut reader) = self.clients[slot].reader.take() else { return };
         let end = self.turn.spent().saturating_add(SLICE_STEPS);
-        let (mut has_more, mut awaits_memory, mut awaits_disk) = (true, false, false);
+        let mut awaits_memory = !self.has_memory_for(self.clients[slot].connection, reader.awaited_bytes);
+        let (mut has_more, mut awaits_disk) = (true, false);
         if let Cursor::Log(cursor) = &mut reader.cursor {
             cursor.set_wait(reader.disk_wait.wait(self.clock.now()));
         }
@@ -232,7 +233,7 @@ impl Broker {
             if self.skip(queue, &mut reader) {
                 continue;
             }
-            let StreamReader { cursor, filter, missed, named, .. } = &mut *reader;
+            let StreamReader { cursor, filter, missed, named, awaited_bytes, .. } = &mut *reader;
             let Cursor::Log(cursor) = cursor else {
                 self.pass_missed(queue, &mut reader);
                 has_more = false;
@@ -241,11 +242,12 @@ impl Broker {
             match cursor.next() {
                 Ok(Some(LogItem::Record(record))) => {
                     self.turn.spend(1 + (record.body.len() / BYTES_PER_STEP) as u32);
-                    let sequence = record.sequence;
+                    let (sequence, bytes) = (record.sequence, record.body.len());
                     let reading = (&mut *missed, named.as_deref_mut());
-                    if !self.read_record(slot, filter.as_ref(), reading, sequence, record.body) {
+                    awaits_memory = !self.read_record(slot, filter.as_ref(), reading, sequence, record.body);
+                    *awaited_bytes = if awaits_memory { bytes } else { 0 };
+                    if awaits_memory {
                         cursor.seek(sequence);
-                        awaits_memory = true;
                     }
                 }
                 Ok(Some(LogItem::Missed(first, last))) => *missed += last.0 - first.0 + 1,

@@ -53,6 +53,8 @@ pub(crate) struct StreamReader {
     pub(super) is_listed: bool,
     /// How often it has fallen back from live delivery to the log.
     pub(super) fallbacks: u64,
+    /// The bytes of the next record, if it waits for memory for it: until then it is not read again.
+    pub(super) awaited_bytes: usize,
     /// Since when it has asked the disk for the next record.
     pub(super) disk_wait: DiskWait,
 }

@@ -216,6 +216,31 @@ fn when_a_round_is_used_up_turns_are_short_until_the_next() {
     assert!(names.iter().map(|name| bound(&world, name)).sum::<usize>() > done.iter().sum::<usize>() + 300);
 }
 
+#[test]
+fn while_a_client_publishes_now_and_then_turns_are_short() {
+    let mut world = TestBroker::new(BrokerOptions { turn_budget: 3_200, ..BrokerOptions::default() });
+    let [one, many] = [world.connect(), world.connect()];
+    world.declare(one, "waited for");
+    let first_turn = |world: &mut TestBroker, queue: &'static str| {
+        world.declare(many, queue);
+        world.broker.work(0);
+        world.broker.receive(many, &binds(queue, 1_000), 0);
+        let done = bound(world, queue);
+        go_on(world, |_| 0);
+        done
+    };
+    let whole = first_turn(&mut world, "a");
+    assert!(whole > 150, "{whole} bindings in a turn");
+    world.publish(one, "", "waited for", b"x");
+    let short = first_turn(&mut world, "b");
+    assert!((1..=whole / 3).contains(&short), "{short} bindings in a turn, {whole} before");
+    (0..300).for_each(|_| world.broker.work(0));
+    assert!(first_turn(&mut world, "c") > 150, "nobody waits any more");
+    let message = published("", "waited for", &PropertyFields::default(), b"x");
+    world.broker.receive(one, &message.repeat(500), 0);
+    assert!(first_turn(&mut world, "d") > 150, "one that publishes a lot waits for itself");
+}
+
 /// Let the broker go on until nothing is put off. Returns the most that `count` has moved in one call.
 fn go_on(world: &mut TestBroker, count: impl Fn(&TestBroker) -> u64) -> u64 {
     let (mut before, mut most) = (count(world), 0);

@@ -1,0 +1,90 @@
+"""Sockets take turns at being read, however much one of them has."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any, cast
+
+import pytest
+import uvloop
+
+from tamis.broker.server import connection
+from tamis.broker.server.connection import ClientConnection
+
+READ_BYTES = 4096
+MUCH, LITTLE = READ_BYTES * 12, 10
+
+
+class Reads:
+    """Stands for the data plane and for the connections: it notes who was read, and how much."""
+
+    def __init__(self) -> None:
+        self.plane = self
+        self.is_insecure = False
+        self.read_buffer = memoryview(bytearray(READ_BYTES))
+        self.done: list[tuple[int, int]] = []
+        self.count = 0
+
+    def add(self, client: ClientConnection) -> None:
+        """Give a connection its number, as if its handshake were over."""
+        client.number = self.count
+        self.count += 1
+
+    def remove(self, client: ClientConnection) -> None:
+        """Forget a connection."""
+
+    def receive(self, number: int, data: memoryview) -> None:
+        """Note a read."""
+        self.done.append((number, len(data)))
+
+
+async def reads_of(sizes: list[int]) -> list[tuple[int, int]]:
+    """Let clients send so much, and return the reads."""
+    reads, loop = Reads(), asyncio.get_running_loop()
+    ours, theirs = zip(*(socket.socketpair() for _ in sizes), strict=True)
+    for client, size in zip(theirs, sizes, strict=True):
+        client.sendall(b"x" * size)
+    for own in ours:
+        await loop.connect_accepted_socket(lambda: ClientConnection(cast(Any, reads), None), own)
+    while sum(count for _, count in reads.done) < sum(sizes):
+        await asyncio.sleep(0.001)
+    for client in theirs:
+        client.close()
+    return reads.done
+
+
+@pytest.mark.parametrize("turns", [True, False], ids=["turns", "control"])
+def test_a_client_that_has_sent_much_is_read_in_turns_with_the_others(
+    monkeypatch: pytest.MonkeyPatch, turns: bool
+) -> None:
+    monkeypatch.setattr(connection, "READ_BYTES", READ_BYTES if turns else MUCH)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        done = runner.run(reads_of([MUCH, LITTLE]))
+    before = done.index((1, LITTLE))
+    assert (before < 6) is turns, done
+    assert [size for number, size in done if number == 0] == [READ_BYTES] * 12
+
+
+def test_a_client_that_is_not_to_be_read_is_not_read_on() -> None:
+    class Transport:
+        said: list[str] = []  # noqa: RUF012 - one test uses it
+
+        def pause_reading(self) -> None:
+            self.said.append("pause")
+
+        def resume_reading(self) -> None:
+            self.said.append("resume")
+
+        def is_closing(self) -> bool:
+            return False
+
+    async def said() -> list[str]:
+        client = ClientConnection(cast(Any, Reads()), None)
+        client.transport, client.number = cast(Any, Transport()), 0
+        client.buffer_updated(connection.READ_BYTES)
+        client.write(b"", is_open=True, wants_input=False)
+        await asyncio.sleep(0)
+        return Transport.said
+
+    assert asyncio.run(said()) == ["pause", "pause"]
