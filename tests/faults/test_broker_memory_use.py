@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,14 @@ QUEUES = 1_000
 MESSAGES = times("TAMIS_FANNED_OUT", 6_000, 20_000)
 UNACKNOWLEDGED = times("TAMIS_UNACKNOWLEDGED", 150_000, 1_000_000)
 DEFINITIONS = times("TAMIS_DEFINITIONS", 150_000, 1_000_000)
+QUERIES = times("TAMIS_EXPENSIVE_QUERIES", 300, 3_000)
+CONNECTIONS = times("TAMIS_CONNECTIONS", 300, 4_000)
+CHANNELS = times("TAMIS_CHANNELS", 20_000, 100_000)
+CHANNELS_EACH = 2_000
 READERS = times("TAMIS_STOPPED_READERS", 200, 1_000)
+KEPT_MAX, SPARE_MIB = 0.3, 64
+"""What the process may keep of the memory of queries, channels and connections that are gone: a part, or as much as is
+not worth giving back."""
 READER_KIB_MAX = 256
 """What the process may hold for each of many clients that do not read."""
 BLOCKED_S_MAX = 1.0
@@ -139,6 +146,23 @@ class Flood:
             time.sleep(0.05)
 
 
+def resident_mib(pid: int) -> float:
+    """Return the resident memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def check_given_back(broker: SmallBroker, before_mib: float) -> None:
+    """The memory of what is gone goes back to the system, within some seconds."""
+    taken_mib, end = resident_mib(broker.pid) - before_mib, time.monotonic() + 20
+    kept_mib = taken_mib
+    while time.monotonic() < end and kept_mib > max(taken_mib * KEPT_MAX, SPARE_MIB):
+        time.sleep(0.2)
+        kept_mib = resident_mib(broker.pid) - before_mib
+    print(f"{kept_mib:.0f} of {taken_mib:.0f} MiB are kept")
+    assert kept_mib <= max(taken_mib * KEPT_MAX, SPARE_MIB)
+
+
 def check(broker: SmallBroker, told: str) -> None:
     """The broker lives, within the bound."""
     assert broker.running(), f"killed for its memory: {broker.said()}"
@@ -225,6 +249,81 @@ def test_definitions_stay_within_the_limit(tmp_path: Path, what: str) -> None:
                 refused = str(error)
         check(broker, f"{made} {what}, refused {refused!r}")
         assert made >= DEFINITIONS or refused
+
+
+def expensive(number: int) -> dict[str, Any]:
+    """Return the arguments of a binding with one of many queries that take much memory."""
+    return {"x-query": rf"REGEX(body, '\w{{7}}x{number}')", "x-query-body": "text"}
+
+
+def bind_expensive(port: int, begin: int) -> tuple[Client, int, str]:
+    """Bind until a query is refused, or all are bound. Return the client, how many it has bound, and the reason."""
+    client = Client(port)
+    client.call(commands.Queue.Declare(queue="", exclusive=True), "Queue.DeclareOk")
+    for number in range(begin, QUERIES):
+        bind = commands.Queue.Bind(exchange="amq.topic", routing_key="#", arguments=expensive(number))
+        try:
+            client.call(bind, "Queue.BindOk", 60)
+        except BrokerClosedError as error:
+            return client, number - begin, str(error)
+    return client, QUERIES - begin, ""
+
+
+def test_expensive_queries_stay_within_the_limit_and_are_given_back(tmp_path: Path) -> None:
+    with small_broker(tmp_path) as broker:
+        before_mib, bound, reasons = resident_mib(broker.pid), 0, set()
+        clients, count = [], 1
+        while bound < QUERIES and count > 0:
+            client, count, reason = bind_expensive(broker.port, bound)
+            bound += count
+            clients.append(client)
+            reasons.add(reason)
+        check(broker, f"{bound} expensive queries over {len(clients)} connections, {reasons - {''}}")
+        assert any("406" in reason or "506" in reason for reason in reasons), "all were bound"
+        for client in clients:
+            client.close()
+        check_given_back(broker, before_mib)
+
+
+def open_connections(port: int) -> tuple[list[Client], str]:
+    """Open connections until one is refused."""
+    clients: list[Client] = []
+    try:
+        while len(clients) < CONNECTIONS:
+            clients.append(Client(port))
+    except (BrokerClosedError, BrokerGoneError, TimeoutError) as error:
+        return clients, str(error)
+    return clients, ""
+
+
+def open_channels(port: int) -> tuple[list[Client], str]:
+    """Open channels, over some connections, until one is refused."""
+    clients: list[Client] = []
+    try:
+        while len(clients) * CHANNELS_EACH < CHANNELS:
+            clients.append(Client(port))
+            for number in range(2, CHANNELS_EACH + 2):
+                clients[-1].send(commands.Channel.Open(), number)
+            clients[-1].call(commands.Queue.Declare(queue="", exclusive=True), "Queue.DeclareOk", 60)
+    except (BrokerClosedError, BrokerGoneError, TimeoutError) as error:
+        return clients, str(error)
+    return clients, ""
+
+
+@pytest.mark.parametrize("opened", [open_connections, open_channels])
+def test_connections_and_channels_stay_within_the_limit_and_are_given_back(
+    tmp_path: Path, opened: Callable[[int], tuple[list[Client], str]]
+) -> None:
+    with small_broker(tmp_path) as broker:
+        before_mib = resident_mib(broker.pid)
+        clients, refused = opened(broker.port)
+        numbers = broker.metrics()
+        told = f"{numbers['connections']} connections, {numbers['channels']} channels, refused {refused!r}"
+        check(broker, told)
+        assert refused or len(clients) >= min(CONNECTIONS, CHANNELS // CHANNELS_EACH)
+        for client in clients:
+            client.close()
+        check_given_back(broker, before_mib)
 
 
 def test_what_slow_readers_have_waiting_stays_within_the_limit(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 from pamqp import commands
 from pamqp.body import ContentBody
 
+import tamis
 from tests.faults.amqp import Client
 from tests.faults.broker_process import BrokerProcess
 from tests.faults.idle import IdleLoop
@@ -23,7 +25,8 @@ from tests.faults.promises import LONG, times
 
 pytestmark = pytest.mark.serial
 
-BINDINGS = 100_000
+BINDINGS = times("TAMIS_BINDINGS", 100_000, 1_000_000)
+REPORTED = times("TAMIS_REPORTED", 20_000, 500_000)
 QUEUED = times("TAMIS_QUEUED", 100_000, 1_000_000)
 QUEUES = 1_000
 READERS = times("TAMIS_CATCHING_UP", 30, 300)
@@ -106,7 +109,7 @@ def make_bindings(port: int) -> None:
     client.call(commands.Queue.Declare(queue="bound", exclusive=True), "Queue.DeclareOk")
     for number in range(BINDINGS):
         client.send(commands.Queue.Bind(queue="bound", exchange="many", routing_key=f"a.{number}.*", nowait=True))
-    client.call(commands.Queue.Declare(queue="bound", passive=True), "Queue.DeclareOk", 120)
+    client.call(commands.Queue.Declare(queue="bound", passive=True), "Queue.DeclareOk", 300)
     client.close()  # and with it the queue and all its bindings
     time.sleep(1)
 
@@ -227,6 +230,16 @@ def catch_up(port: int) -> None:
     client.close()
 
 
+def report_and_save(_: int) -> None:
+    """Another process of the machine reports on many queries, and saves a snapshot of them."""
+    engine = tamis.Engine()
+    texts = (f"symbol = 'S{number}' AND price > {number % 100}" for number in range(REPORTED))
+    engine.add_many(enumerate(map(tamis.selector, texts)))
+    assert engine.report().subscriptions == REPORTED
+    with tempfile.TemporaryDirectory() as folder:
+        engine.save(Path(folder) / "queries.tamis")
+
+
 def log_in(port: int) -> None:
     def one() -> None:
         Client(port, timeout_s=60).close()
@@ -248,6 +261,7 @@ WORKS = {
     "everything expires": expire,
     "a chain of dead letters": chain_letters,
     "readers catch up": catch_up,
+    "a report and a snapshot": report_and_save,
     "logins": log_in,
 }
 

@@ -20,8 +20,9 @@ use super::{Engine, SubscriptionId};
 
 /// Maximum number of segments while a merge goes on; a thread that adds more waits for the merge.
 const SEGMENTS_MAX: usize = 256;
-/// The maximum weight of the tail: large queries become a segment sooner than others.
-const TAIL_WEIGHT_MAX: usize = 512;
+/// The maximum weight of the tail: large queries become a segment sooner than others. Building one of so much takes about
+/// 10 ms where each predicate is a pattern.
+const TAIL_WEIGHT_MAX: usize = 128;
 /// The number of predicates or values of a query that weigh as much as an ordinary query.
 const PREDICATES_PER_WEIGHT: usize = 8;
 
@@ -312,22 +313,31 @@ fn weight(query: &Query) -> usize {
     1 + query.expr().size() / PREDICATES_PER_WEIGHT
 }
 
-/// Put new subscriptions into the tail. Where they do not fit, build a segment of them, the tail, and the segments that
-/// would be merged with that segment at once, none of them `busy`.
+/// Put new subscriptions into the tail. Where they do not fit, build a segment of them and the tail. A large one waits in the
+/// tail for the next: whoever adds it pays for one of its size at most.
 fn append(next: &mut Version, busy: &[Arc<Segment>], new: Vec<(SubscriptionId, Arc<Query>)>) {
     let new_weight: usize = new.iter().map(|(_, query)| weight(query)).sum();
     let fits = next.tail_length + new.len() <= TAIL_MAX && next.tail_weight + new_weight <= TAIL_WEIGHT_MAX;
-    if fits || (next.tail_length == 0 && new.len() == 1) {
-        next.tail_weight += new_weight;
-        let asked = Arc::make_mut(&mut next.tail_asked);
-        for (id, query) in new {
-            asked.add(&query);
-            next.tail.fill(next.tail_length, id, query);
-            next.tail_length += 1;
-        }
-        return;
+    let waits = new.len() == 1 && (next.tail_length == 0 || new_weight > TAIL_WEIGHT_MAX / 2);
+    if !fits && !waits {
+        return build_segment(next, busy, new);
     }
-    let tail_weight = next.tail_weight + new_weight;
+    if !fits && next.tail_length > 0 {
+        build_segment(next, busy, Vec::new());
+    }
+    next.tail_weight += new_weight;
+    let asked = Arc::make_mut(&mut next.tail_asked);
+    for (id, query) in new {
+        asked.add(&query);
+        next.tail.fill(next.tail_length, id, query);
+        next.tail_length += 1;
+    }
+}
+
+/// Build a segment of the tail, of new subscriptions, and of the segments that would be merged with it at once, none of them
+/// `busy`.
+fn build_segment(next: &mut Version, busy: &[Arc<Segment>], new: Vec<(SubscriptionId, Arc<Query>)>) {
+    let tail_weight = next.tail_weight + new.iter().map(|(_, query)| weight(query)).sum::<usize>();
     let tail = next.live_tail().map(|(_, tail)| (tail.id, Arc::clone(&tail.query)));
     let mut all: Vec<_> = tail.chain(new).collect();
     let mut joining = merge::joining(next, busy, all.len(), tail_weight);
