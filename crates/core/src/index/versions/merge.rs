@@ -20,7 +20,7 @@ const FANOUT: usize = 4;
 /// Merges of more weight than this number of subscriptions have a thread of their own; a large query weighs more.
 pub const INLINE_MAX: usize = 1_024;
 /// The bytes of an index that weigh as much as a subscription: more than an ordinary query has.
-const BYTES_PER_WEIGHT: usize = 384;
+const BYTES_PER_WEIGHT: usize = 192;
 /// Segments of at most this many subscriptions are built without counting what their queries have in common.
 const SAMPLED_MIN: usize = FANOUT * TAIL_MAX;
 /// A segment is built again when this many of its subscriptions were removed, and more than half.
