@@ -43,7 +43,7 @@ pub(crate) struct Turn {
     round: u32,
     /// The round's budget that is left for readers of streams.
     readers: u32,
-    /// Whether a message was published in this read of a client.
+    /// Whether a message was published in this turn.
     has_published: bool,
     /// The number of rounds since somebody last published a little.
     calm_rounds: u32,
@@ -163,6 +163,7 @@ impl Turn {
         self.round = self.round.saturating_sub(self.spent);
         self.allowance = self.turn_budget.min(self.round.max(self.budget / LATE_PART).max(1));
         (self.spent, self.next_look, self.looked) = (0, MEASURED_STEPS, None);
+        self.has_published = false;
     }
 
     /// Begin the turn of all readers of streams together: with what is left for them in the round.
@@ -185,7 +186,6 @@ impl Turn {
 
     /// Begin the next round: the caller has looked after everybody else.
     pub fn begin_round(&mut self) {
-        self.has_published = false;
         self.calm_rounds = self.calm_rounds.saturating_add(1);
         let part = if self.is_attentive() { ATTENTIVE_PART } else { 1 };
         self.turn_budget = (self.budget / part).max(1);
