@@ -56,11 +56,11 @@ impl Simulation {
 
     /// Fetch all messages of a queue.
     fn drain(&mut self, plan: &QueuePlan) -> Result<Vec<MessageName>, String> {
-        let id = self.connect_as_ann();
+        let id = self.connect_as_ann()?;
         let mut left = Vec::new();
         loop {
             self.world.send(id, 1, BasicGet { queue: plan.name, ..Default::default() });
-            let seen = self.world.seen(id);
+            let seen = self.world.try_seen(id)?;
             let Some(Method::BasicGetOk(ok)) = seen.first().map(|seen| seen.method()) else { break };
             self.world.send(id, 1, BasicAck { delivery_tag: ok.delivery_tag, multiple: false });
             let name = MessageName::read(plan.group, &seen[0].body)?;
@@ -83,7 +83,7 @@ impl Simulation {
             self.world.commit();
             self.world.broker.work(self.world.now);
             silent += 1;
-            for seen in self.world.seen(id) {
+            for seen in self.world.try_seen(id)? {
                 if let Method::BasicDeliver(it) = seen.method() {
                     silent = 0;
                     let name = MessageName::read(plan.group, &seen.body)?;

@@ -102,7 +102,7 @@ impl Simulation {
         for method in methods {
             self.world.send(id, 1, method);
         }
-        let declared = self.all_seen(id);
+        let declared = self.all_seen(id)?;
         self.world.broker.disconnect(id, self.world.now);
         match closed(&declared) {
             None if declared.len() == count => Ok(()),
@@ -111,7 +111,7 @@ impl Simulation {
     }
 
     /// Everything that the broker writes for a connection until it has nothing more to do.
-    fn all_seen(&mut self, id: ConnectionId) -> Vec<ReceivedMethod> {
+    fn all_seen(&mut self, id: ConnectionId) -> Result<Vec<ReceivedMethod>, String> {
         let (mut seen, mut quiet) = (Vec::new(), 0);
         // A stream is declared when its files are there, which takes a commit of its own.
         while quiet < 2 {
@@ -119,20 +119,20 @@ impl Simulation {
                 self.world.broker.work(self.world.now);
             }
             self.world.commit();
-            let more = self.world.seen(id);
+            let more = self.world.try_seen(id)?;
             quiet = if more.is_empty() && !self.world.broker.has_work() { quiet + 1 } else { 0 };
             seen.extend(more);
         }
-        seen
+        Ok(seen)
     }
 
     /// Make the queues with an address: later they are recovered, however little memory there is.
     fn make_addresses(&mut self) -> Result<(), String> {
-        let id = self.connect_as_ann();
+        let id = self.connect_as_ann()?;
         for plan in QUEUES.iter().filter(|plan| is_addressed(plan.group)) {
             self.world.send(id, 1, BasicGet { queue: plan.name, ..Default::default() });
         }
-        let seen = self.all_seen(id);
+        let seen = self.all_seen(id)?;
         if seen.iter().filter(|seen| matches!(seen.method(), Method::BasicGetEmpty(_))).count() != 2 {
             return Err(format!("not all were made: {seen:?}"));
         }
@@ -141,10 +141,11 @@ impl Simulation {
     }
 
     /// A client that may read the mailbox, with channel 1 open.
-    pub(super) fn connect_as_ann(&mut self) -> ConnectionId {
+    pub(super) fn connect_as_ann(&mut self) -> Result<ConnectionId, String> {
         let id = self.world.connect_as(ann());
-        self.world.ask(id, 1, ChannelOpen::default());
-        id
+        self.world.send(id, 1, ChannelOpen::default());
+        self.world.try_seen(id)?;
+        Ok(id)
     }
 
     fn step(&mut self) -> Result<(), String> {
