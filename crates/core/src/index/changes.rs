@@ -22,9 +22,7 @@ use super::{Engine, SubscriptionId};
 const SEGMENTS_MAX: usize = 256;
 /// The maximum weight of the tail: large queries become a segment sooner than others. Building one of so much takes about
 /// 10 ms where each predicate is a pattern.
-const TAIL_WEIGHT_MAX: usize = 128;
-/// The number of predicates or values of a query that weigh as much as an ordinary query.
-const PREDICATES_PER_WEIGHT: usize = 8;
+const TAIL_WEIGHT_MAX: usize = 384;
 
 /// The state that all clones of an engine share.
 #[derive(Debug, Default)]
@@ -308,15 +306,10 @@ impl Engine {
     }
 }
 
-/// The work of indexing a query, relative to an ordinary one.
-fn weight(query: &Query) -> usize {
-    1 + query.expr().size() / PREDICATES_PER_WEIGHT
-}
-
 /// Put new subscriptions into the tail. Where they do not fit, build a segment of them and the tail. A large one waits in the
 /// tail for the next: whoever adds it pays for one of its size at most.
 fn append(next: &mut Version, busy: &[Arc<Segment>], new: Vec<(SubscriptionId, Arc<Query>)>) {
-    let new_weight: usize = new.iter().map(|(_, query)| weight(query)).sum();
+    let new_weight: usize = new.iter().map(|(_, query)| merge::weight_of_query(query)).sum();
     let fits = next.tail_length + new.len() <= TAIL_MAX && next.tail_weight + new_weight <= TAIL_WEIGHT_MAX;
     let waits = new.len() == 1 && (next.tail_length == 0 || new_weight > TAIL_WEIGHT_MAX / 2);
     if !fits && !waits {
@@ -337,7 +330,7 @@ fn append(next: &mut Version, busy: &[Arc<Segment>], new: Vec<(SubscriptionId, A
 /// Build a segment of the tail, of new subscriptions, and of the segments that would be merged with it at once, none of them
 /// `busy`.
 fn build_segment(next: &mut Version, busy: &[Arc<Segment>], new: Vec<(SubscriptionId, Arc<Query>)>) {
-    let tail_weight = next.tail_weight + new.iter().map(|(_, query)| weight(query)).sum::<usize>();
+    let tail_weight = next.tail_weight + new.iter().map(|(_, query)| merge::weight_of_query(query)).sum::<usize>();
     let tail = next.live_tail().map(|(_, tail)| (tail.id, Arc::clone(&tail.query)));
     let mut all: Vec<_> = tail.chain(new).collect();
     let mut joining = merge::joining(next, busy, all.len(), tail_weight);

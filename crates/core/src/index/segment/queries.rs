@@ -20,25 +20,28 @@ const CHUNK: usize = 64;
 type QueryChunk = Box<[OnceLock<Arc<Query>>]>;
 
 /// The queries that have been decoded so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct KeptQueries {
     chunks: Vec<OnceLock<QueryChunk>>,
     /// The bytes that they take.
     bytes: AtomicUsize,
+    /// Their predicates and the values in the lists of these.
+    size: AtomicUsize,
 }
 
 impl KeptQueries {
     /// Storage for `count` queries, none of them decoded.
     pub fn new(count: usize) -> Self {
-        Self { chunks: (0..count.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(), bytes: AtomicUsize::new(0) }
+        Self { chunks: (0..count.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(), ..Self::default() }
     }
 
     /// Keep `query`, unless an equal one is there already.
     fn put(&self, cell: &OnceLock<Arc<Query>>, query: Arc<Query>) {
-        let bytes = bytes_of(&query);
+        let (bytes, size) = (bytes_of(&query), query.expr().size());
         if cell.set(query).is_ok() {
-            // Relaxed: a count that nothing else is read by.
+            // Relaxed: counts that nothing else is read by.
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.size.fetch_add(size, Ordering::Relaxed);
         }
     }
 
@@ -85,6 +88,11 @@ impl Segment {
         let fields = self.field_index.get().map_or(0, FieldIndex::bytes);
         let regex_sets = self.regex_sets.get().map_or(0, RegexSets::bytes);
         self.queries.bytes.load(Ordering::Relaxed) + shared_predicates + self.text_search.bytes() + regex_sets + fields
+    }
+
+    /// The number of predicates, and of the values in their lists, of the queries that have been kept.
+    pub fn kept_size(&self) -> usize {
+        self.queries.size.load(Ordering::Relaxed)
     }
 
     /// A query, if it has been kept.

@@ -19,6 +19,8 @@ use super::version::Version;
 const FANOUT: usize = 4;
 /// Merges of more weight than this number of subscriptions have a thread of their own; a large query weighs more.
 pub const INLINE_MAX: usize = 1_024;
+/// The number of predicates and of values in their lists that weigh as much as a subscription.
+const PREDICATES_PER_WEIGHT: usize = 3;
 /// The bytes of an index that weigh as much as a subscription: more than an ordinary query has.
 const BYTES_PER_WEIGHT: usize = 192;
 /// Segments of at most this many subscriptions are built without counting what their queries have in common.
@@ -120,7 +122,13 @@ pub fn weight(segments: &[Arc<Segment>]) -> usize {
 }
 
 fn weight_of(segment: &Segment) -> usize {
-    segment.position_count().max(segment.store.bytes() / BYTES_PER_WEIGHT)
+    let predicates = segment.kept_size() / PREDICATES_PER_WEIGHT;
+    segment.position_count().max(predicates).max(segment.store.bytes() / BYTES_PER_WEIGHT)
+}
+
+/// The work of indexing `query`, relative to a subscription that has a small one.
+pub fn weight_of_query(query: &Query) -> usize {
+    1.max(query.expr().size() / PREDICATES_PER_WEIGHT)
 }
 
 /// The number of subscriptions of `segments`, removed ones included.
@@ -220,6 +228,7 @@ pub fn merge(segments: &[Arc<Segment>], version: u64) -> Result<Segment, EngineE
 mod tests {
     use super::*;
     use crate::query::expr::Predicate;
+    use crate::query::selector::{SelectorDialect, parse};
 
     fn segment(first: u64, count: u64) -> Arc<Segment> {
         let query = Arc::new(Query::new(Predicate::Constant(true).into()).expect("a query"));
@@ -266,6 +275,34 @@ mod tests {
         );
         assert_eq!(joining_sizes(&version, &[], 140), [160, 160, 160], "smaller ones wait for more of their size");
         assert_eq!(joining_sizes(&version, &[], 5_000), [0; 0]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+    fn segments_of_large_queries_are_merged_in_a_thread_and_others_are_not() {
+        let of_texts = |texts: &mut dyn Iterator<Item = String>| {
+            let parsed = texts.map(|text| Arc::new(parse(&text, SelectorDialect::Jms).expect(&text)));
+            let all: Vec<_> = parsed.zip(0..).map(|(query, id)| (SubscriptionId(id), query)).collect();
+            weight_of(&build(&all))
+        };
+        let large = |one: &dyn Fn(u32) -> String| {
+            let any = |query: u32| (0..900).map(|i| one(1_000 * query + i)).collect::<Vec<_>>().join(" OR ");
+            of_texts(&mut (0..4).map(any))
+        };
+        for (kind, weight) in [
+            ("NEAR", large(&|i| format!("NEAR(body, 'a', 'b', {})", i + 1))),
+            ("LIKE", large(&|i| format!("body LIKE '%a_b%c{i}%'"))),
+            ("CONTAINS", large(&|i| format!("CONTAINS(body, 'a a a b{i}')"))),
+            ("=", large(&|i| format!("body.a.x{i} = {i}"))),
+        ] {
+            assert!(weight > INLINE_MAX, "{kind}: {weight}");
+        }
+        let ordinary = |i: u32| {
+            let (price, city, kind) = (i % 997, i % 331, i % 7);
+            format!("price < {price} AND city = 'c{city}' AND kind IN ('a{kind}', 'b') AND body LIKE '%foo{i}%'")
+        };
+        let ordinary = of_texts(&mut (0..400).map(ordinary));
+        assert!(ordinary <= INLINE_MAX, "{ordinary}");
     }
 
     #[test]
