@@ -62,11 +62,19 @@ class BrokerProcess:
             return "absent"
 
     def about(self) -> dict[str, Any]:
-        """Return what it says of itself over its control socket, such as the longest stall and its cause."""
+        """Return what it says of itself, such as the longest stall and its cause."""
+        return self._ask("about")
+
+    def metrics(self) -> dict[str, Any]:
+        """Return its counts, such as that of the letters that wait."""
+        return dict(self._ask("overview")["metrics"])
+
+    def _ask(self, op: str) -> dict[str, Any]:
+        """Return its answer over its control socket."""
         with socket.socket(socket.AF_UNIX) as control:
             control.settimeout(30)
             control.connect(str(self.data / "control.sock"))
-            control.sendall(b'{"op": "about"}\n')
+            control.sendall(json.dumps({"op": op}).encode() + b"\n")
             with control.makefile() as answers:
                 return dict(json.loads(answers.readline())["result"])
 

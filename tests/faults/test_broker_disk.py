@@ -63,7 +63,7 @@ def cut_once(folder: Path, kind: str, settings: str, chance: random.Random) -> P
         with broker.start():
             try:
                 declare_all(broker.port)
-                paths.drain(broker.port)
+                paths.drain(broker)
             except (BrokerClosedError, BrokerGoneError) as error:
                 raise AssertionError(f"after the cut: {error}: {broker.said()}") from error
     paths.only_confirmed(confirmed)

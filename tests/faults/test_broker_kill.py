@@ -60,7 +60,7 @@ def test_what_was_confirmed_is_there_after_kill_9(tmp_path: Path) -> None:
             # A start after a clean stop trusts what the stop has written: now and then there is one in between.
             ended_under_load(broker, paths, f"r{round_}", after_s, cleanly=round_ % 5 == 1)
     with broker.start():
-        paths.drain(broker.port)
+        paths.drain(broker)
         assert broker.stop() == 0
     print(paths)
     assert not paths.wrong()
@@ -79,7 +79,7 @@ def test_control_a_broker_that_confirms_what_it_received_is_caught(tmp_path: Pat
             # Large messages: the disk is always behind.
             ended_under_load(broker, paths, f"r{round_}", chance.uniform(0.3, 0.8), size=20_000)
         with broker.start():
-            paths.drain(broker.port)
+            paths.drain(broker)
         if wrong := paths.wrong():
             print(f"caught by kill {round_ + 1}: {wrong}")
             return

@@ -89,7 +89,8 @@ impl Arrived<'_> {
     /// The body alone, for an output that writes it from where it is.
     pub fn into_body(self) -> SharedBody {
         let joined = self.into_joined();
-        SharedBody { start: joined.route + joined.properties, bytes: Arc::new(joined.bytes) }
+        let (start, end) = (joined.route + joined.properties, joined.bytes.len());
+        SharedBody { bytes: Arc::new(joined.bytes), start, end }
     }
 }
 

@@ -21,7 +21,8 @@ const LISTED_MIN: usize = 64;
 pub(crate) struct Block {
     /// Its offset in the file.
     pub start: u64,
-    pub bytes: Vec<u8>,
+    /// Its bytes, which a large record shares with those that it is written to.
+    pub bytes: Arc<Vec<u8>>,
     /// Records up to this number were synced when it was read; bytes of later ones may have changed since.
     pub synced: Sequence,
     counted: Option<Counted>,
@@ -43,7 +44,7 @@ impl Drop for Counted {
 impl Block {
     /// A block of one reader, which nobody counts.
     pub fn new(start: u64, bytes: Vec<u8>, synced: Sequence) -> Self {
-        Self { start, bytes, synced, counted: None }
+        Self { start, bytes: Arc::new(bytes), synced, counted: None }
     }
 
     /// Whether it contains the bytes from `offset` to `end`.

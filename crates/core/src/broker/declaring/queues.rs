@@ -172,7 +172,7 @@ impl Broker {
         let which = || format!("for queue '{name}' in vhost '{}'", self.principal(channel).vhost);
         let arguments = RawTable::new(it.arguments.as_bytes());
         let policy = Policy::check_known(arguments).and_then(|()| Policy::parse(arguments));
-        let policy = policy.and_then(|policy| policy.check_together().map(|()| policy));
+        let policy = policy.and_then(|policy| policy.check_together(arguments).map(|()| policy));
         let policy = policy.map_err(|(argument, reason)| {
             error(ReplyCode::PreconditionFailed, &format!("invalid arg '{argument}' {}: {reason}", which()))
         })?;

@@ -53,11 +53,13 @@ pub(crate) struct SharedBody {
     pub bytes: Arc<Vec<u8>>,
     /// The offset of the body.
     pub start: usize,
+    /// The offset of what is behind it.
+    pub end: usize,
 }
 
 impl SharedBody {
     /// The body.
     pub fn body(&self) -> &[u8] {
-        &self.bytes[self.start..]
+        &self.bytes[self.start..self.end]
     }
 }

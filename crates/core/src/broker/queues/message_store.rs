@@ -275,7 +275,7 @@ impl MessageStore {
         let message = &self.messages[id];
         match &message.bytes {
             Some(MessageBytes::Shared(bytes)) => {
-                Some(SharedBody { bytes: Arc::clone(bytes), start: message.body as usize })
+                Some(SharedBody { bytes: Arc::clone(bytes), start: message.body as usize, end: bytes.len() })
             }
             _ => None,
         }

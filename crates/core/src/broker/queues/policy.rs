@@ -168,7 +168,10 @@ impl Policy {
     ///
     /// # Errors
     /// The argument that asks for too much.
-    pub fn check_together(&self) -> Result<(), Refusal<'static>> {
+    pub fn check_together(&self, arguments: RawTable<'_>) -> Result<(), Refusal<'static>> {
+        if self.dead_letters.is_none() && arguments.get("x-dead-letter-strategy").is_some() {
+            return Err(("x-dead-letter-strategy", "needs x-dead-letter-exchange".to_owned()));
+        }
         let is_certain = self.dead_letters.as_ref().is_some_and(|letters| letters.is_certain);
         if is_certain && self.is_bounded() && self.overflow == Overflow::DropHead {
             let reason = "at-least-once needs an x-overflow that drops nothing, such as reject-publish, with a maximum";

@@ -209,7 +209,8 @@ impl Broker {
             let shared = match front {
                 Front::Own(_) => None,
                 Front::Shared(bytes) => {
-                    Some(SharedBody { bytes: Arc::clone(bytes), start: bytes.len() - record.body.len() })
+                    let (start, end) = (bytes.len() - record.body.len(), bytes.len());
+                    Some(SharedBody { bytes: Arc::clone(bytes), start, end })
                 }
             };
             for slot in &askers {

@@ -10,6 +10,7 @@
 //! Readers at the end of a stream are live (`deliver_live.rs`): what comes is matched once for all of them, and delivered from memory.
 //! The others read the log, each for itself, and pass over what cannot satisfy their queries (`skipping.rs`). That is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -56,6 +57,32 @@ pub(super) const MISSED: &str = "x-stream-missed";
 
 /// The log of a new stream, its directory, and the id that its definition will have.
 pub(crate) type NewLog = (Log, PathBuf, DefinitionId);
+
+/// The bytes of a record that is read: a large one is written from where it is.
+enum RecordBytes<'a> {
+    Own(&'a [u8]),
+    /// The memory that has it, and where it is.
+    Shared(&'a Arc<Vec<u8>>, Range<usize>),
+}
+
+impl<'a> RecordBytes<'a> {
+    fn bytes(&self) -> &'a [u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(memory, range) => &memory[range.clone()],
+        }
+    }
+
+    /// The body of this size, which the record ends with, if it is written from where it is.
+    fn shared_body(&self, size: usize) -> Option<SharedBody> {
+        match self {
+            Self::Own(_) => None,
+            Self::Shared(memory, Range { end, .. }) => {
+                Some(SharedBody { bytes: Arc::clone(memory), start: end - size, end: *end })
+            }
+        }
+    }
+}
 
 impl Broker {
     /// Open the log of a recovered queue of type stream.
@@ -244,7 +271,13 @@ impl Broker {
                     self.turn.spend(1 + (record.body.len() / BYTES_PER_STEP) as u32);
                     let (sequence, bytes) = (record.sequence, record.body.len());
                     let reading = (&mut *missed, named.as_deref_mut());
-                    awaits_memory = !self.read_record(slot, filter.as_ref(), reading, sequence, record.body);
+                    awaits_memory = !if bytes < SHARED_BYTES_MIN {
+                        self.read_record(slot, filter.as_ref(), reading, sequence, RecordBytes::Own(record.body))
+                    } else {
+                        let (memory, range) = cursor.last_body(bytes).unwrap_or_default();
+                        let shared = RecordBytes::Shared(&memory, range);
+                        self.read_record(slot, filter.as_ref(), reading, sequence, shared)
+                    };
                     *awaited_bytes = if awaits_memory { bytes } else { 0 };
                     if awaits_memory {
                         cursor.seek(sequence);
@@ -347,8 +380,9 @@ impl Broker {
         filter: Option<&ConsumerFilter>,
         (missed, named): (&mut u64, Option<&mut NamedReader>),
         sequence: Sequence,
-        bytes: &[u8],
+        taken: RecordBytes<'_>,
     ) -> bool {
+        let bytes = taken.bytes();
         let Ok(record) = StreamRecord::decode(bytes) else {
             *missed += 1;
             self.report_lost(self.clients[slot].queue, format!("record {sequence} is no message"));
@@ -371,7 +405,7 @@ impl Broker {
         let redelivered = named.is_some_and(|named| named.deliver(sequence));
         let properties = annotated(record.properties, sequence, std::mem::take(missed));
         let parts = Parts { properties: &properties, ..record.parts(bytes) };
-        self.write_record(slot, sequence, (&parts, None), redelivered);
+        self.write_record(slot, sequence, (&parts, taken.shared_body(parts.body.len()).as_ref()), redelivered);
         true
     }
 

@@ -669,6 +669,22 @@ fn a_queue_whose_letters_wait_makes_no_further_ones_beyond_a_maximum() {
 }
 
 #[test]
+fn a_strategy_for_letters_needs_an_exchange_that_they_go_to() {
+    for strategy in ["at-least-once", "at-most-once"] {
+        let mut world = TestBroker::default();
+        let id = world.connect();
+        let arguments = table(&[("x-dead-letter-strategy", text(strategy))]);
+        let seen = world.ask(id, 1, QueueDeclare { queue: "work", arguments, ..Default::default() });
+        let (_, code, reason) = closed(&seen).expect("a refusal");
+        assert_eq!(code, 406);
+        assert!(
+            reason.contains("'x-dead-letter-strategy'") && reason.contains("needs x-dead-letter-exchange"),
+            "{reason}"
+        );
+    }
+}
+
+#[test]
 fn letters_may_not_be_dropped_only_where_the_maximum_drops_nothing() {
     let maximum = || ("x-max-length", FieldValue::I32(2));
     for (further, expected) in [

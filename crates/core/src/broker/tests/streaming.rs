@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::client::{EPOCH_US, ReceivedMethod, TestBroker, bodies, closed, names, published, table, text};
+use super::memory::rest;
 use crate::amqp::method::{
     BasicAck, BasicCancel, BasicConsume, BasicGet, BasicQos, QueueBind, QueueDeclare, QueueDelete,
 };
@@ -418,6 +419,38 @@ fn many_readers_that_catch_up_share_the_time_of_one() {
     }
     assert!(longest <= 140, "{longest} kilobytes are read in one call");
     assert!(seen.iter().all(|seen| seen.iter().copied().eq(1..=400)), "no gap and no double");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn large_and_small_records_come_whole_to_all_readers() {
+    let mut world = TestBroker::on_disk(&SimulatedDisk::new(), BrokerOptions::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, &[("x-stream-max-segment-size-bytes", FieldValue::I32(16 << 20))]);
+    // Around the sizes from which on a body is shared, and from which on it is more than is read at once.
+    let around = |size: usize| [size - 40, size - 1, size, 1];
+    let sizes = [around(128 << 10), around(256 << 10), around(600 << 10)].concat();
+    let mut dice = Dice::new(1);
+    let bodies: Vec<Vec<u8>> = sizes.iter().map(|size| (0..*size).map(|_| dice.roll() as u8).collect()).collect();
+    for body in &bodies {
+        world.broker.receive(id, &published("", "log", &PropertyFields::default(), body), world.now);
+        rest(&mut world);
+        world.commit();
+        assert_eq!(closed(&world.seen(id)), None);
+    }
+    let readers: Vec<ConnectionId> = (0..3).map(|_| world.connect()).collect();
+    let mut came: Vec<Vec<Vec<u8>>> = vec![Vec::new(); readers.len()];
+    let first = [("x-stream-offset", text("first"))];
+    for (reader, came) in readers.iter().zip(&mut came) {
+        came.extend(read(&mut world, *reader, 1000, &first).into_iter().map(|seen| seen.body));
+    }
+    while world.broker.has_work() {
+        world.broker.work(world.now);
+        for (reader, came) in readers.iter().zip(&mut came) {
+            came.extend(world.seen(*reader).into_iter().map(|seen| seen.body));
+        }
+    }
+    assert!(came.iter().all(|came| *came == bodies), "{:?}", came.iter().map(Vec::len).collect::<Vec<_>>());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Walks through the records of one segment, and past bytes that are no record.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::journal::blocks::{Block, Blocks};
@@ -72,6 +73,14 @@ impl Scanner {
         Ok(parse(window).map(|decoded| decoded.record))
     }
 
+    /// The block with the last `count` bytes of the record that was taken last, and where in it they are.
+    pub fn taken(&self, count: usize) -> Option<(Arc<Vec<u8>>, Range<usize>)> {
+        let block = self.block.as_ref()?;
+        let end = usize::try_from(self.offset.checked_sub(block.start)?).ok()?;
+        let range = end.checked_sub(count)?..end;
+        (end <= block.bytes.len()).then(|| (Arc::clone(&block.bytes), range))
+    }
+
     /// Forgets the bytes that were read: the file may have changed, and the record with this number is synced now.
     pub fn refresh(&mut self, needed: Sequence) {
         (self.is_stale, self.needed) = (true, needed);
@@ -139,7 +148,7 @@ impl Scanner {
             return Ok(());
         }
         let size = (end - self.offset).max(CHUNK_BYTES.min(self.limit.saturating_sub(self.offset))) as usize;
-        let spare = spare.and_then(|block| Arc::try_unwrap(block).ok()).map(|block| block.bytes);
+        let spare = spare.and_then(Arc::into_inner).and_then(|block| Arc::into_inner(block.bytes));
         // The room of a large record does not stay.
         let mut bytes =
             spare.filter(|bytes| bytes.capacity() <= size.max(2 * CHUNK_BYTES as usize)).unwrap_or_default();
