@@ -90,6 +90,13 @@ def test_under_needs_a_hierarchy_which_the_file_may_give(folder: Path) -> None:
     assert _problems(folder, "match = []\n", 'message = { grp = "American" }\nmatch = ["opt"]\n') == []
 
 
+def test_the_topic_of_a_message_is_one_of_its_properties(folder: Path) -> None:
+    assert _problems(folder, 'path = "mail/"', 'path = "mail/"\ntopic_field = "newsgroup"') == []
+    (problem,) = _problems(folder, '"newsgroup"', '"newsgroups"')
+    expected = "topic_field: expected one of author, subject, source, newsgroup, list, message_id, header.NAME"
+    assert problem == f"pipeline.toml, line 8: {expected}, not 'newsgroups'"
+
+
 def test_what_a_run_would_remove_is_not_checked(folder: Path) -> None:
     assert _problems(folder) == []
     config = PipelineConfig.load(folder / "pipeline.toml")

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from tamis.adapters.options import SourceOptions, option
-from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, document_of, signature_of
+from tamis.adapters.options import TopicFieldOptions, option
+from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, document_of, signature_of, topic_of
 from tamis.adapters.xml import DEPTH_MAX
 
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
@@ -22,19 +22,17 @@ class LineError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JsonRowOptions(SourceOptions):
+class JsonRowOptions(TopicFieldOptions):
     """The options of sources whose messages are JSON objects, or become some.
 
     Attributes:
         body_field: the member that is the body.
-        topic_field: the member that is the topic, where it is text.
         id_field: the member that names the message: one with a known value of it is the same message.
         id_space: where the values of that member are known: sources with another one may use the same values.
         fields: new names of members: ``price=amount.value,buyer=user``.
     """
 
     body_field: str | None = option(None)
-    topic_field: str | None = option(None)
     id_field: str | None = option(None)
     id_space: str | None = option(None)
     fields: str | None = option(None)
@@ -67,8 +65,7 @@ def json_row(
     except LineError as error:
         raw = content[:RAW_KEPT_BYTES]
         return Row(partition, offset, digest, topic, error=str(error), raw=raw, identity=identity)
-    if isinstance(named := properties.get(options.topic_field or ""), str):
-        topic = named
+    topic = topic_of(properties, options.topic_field, topic)
     identity = own_identity(properties, options) or identity
     body = _text(properties.pop(options.body_field, None)) if options.body_field else None
     xml = document_of(properties, body, options.xml)

@@ -109,6 +109,17 @@ class SourceOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TopicFieldOptions(SourceOptions):
+    """The options of sources whose messages may say their topic themselves.
+
+    Attributes:
+        topic_field: the property that is the topic, where it is text; of a list, its first text.
+    """
+
+    topic_field: str | None = option(None)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PathOptions(SourceOptions):
     """The options of a source that reads one path.
 
@@ -121,7 +132,7 @@ class PathOptions(SourceOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileOptions(PathOptions):
+class FileOptions(PathOptions, TopicFieldOptions):
     """The options of sources of files.
 
     Attributes:

@@ -86,6 +86,7 @@ def mail_row(
     offset: int,
     *,
     topic: str,
+    topic_field: str | None = None,
     source: str | None,
     stop_words: frozenset[str] | None = None,
     xml: bool = False,
@@ -96,7 +97,8 @@ def mail_row(
         raw: the message.
         partition: the file.
         offset: where the message begins in the file.
-        topic: the topic of the adapter.
+        topic: the topic, where `topic_field` names none.
+        topic_field: the property that is the topic, see `topic_of`.
         source: the property of that name.
         stop_words: the words that the signature leaves out; None makes no signature.
         xml: whether to make the document.
@@ -108,6 +110,7 @@ def mail_row(
         mail = read_mail(raw, source=source)
     except MailError as error:
         return Row(partition, offset, digest, topic, error=str(error), raw=raw, identity=digest)
+    topic = topic_of(mail.properties, topic_field, topic)
     signature = signature_of(mail.body, stop_words)
     document = document_of(mail.properties, mail.body, xml)
     header = list(mail.properties["header"].items())
@@ -146,6 +149,29 @@ def signature_of(body: str | None, stop_words: frozenset[str] | None) -> list[tu
     if body is None or stop_words is None:
         return None
     return list(Signature(body, stop_words).terms().items())
+
+
+def topic_of(properties: Mapping[str, Any], field: str | None, topic: str) -> str:
+    """Return the topic that a message says: the property `field`, or the first text of it if it is a list.
+
+    Args:
+        properties: the properties of the message.
+        field: the name of a property; ``header.NAME``, in any case, is a header of a mail. None: there is none.
+        topic: the topic where there is no such property, or no text in it.
+
+    >>> topic_of({"newsgroup": ["comp.lang.c", "comp.lang.misc"]}, "newsgroup", "news")
+    'comp.lang.c'
+    >>> topic_of({"header": {"X-Topic": ["garden.roses"]}}, "header.x-topic", "mail")
+    'garden.roses'
+    """
+    if field is None:
+        return topic
+    value = properties.get(field)
+    of, _, name = field.partition(".")
+    if value is None and isinstance(headers := properties.get(of), dict) and name:
+        value = next((values for header, values in headers.items() if header.lower() == name.lower()), None)
+    texts = value if isinstance(value, list) else [value]
+    return next((text for text in texts if isinstance(text, str) and text), topic)
 
 
 def document_of(properties: Mapping[str, Any], body: str | None, is_wanted: bool) -> str | None:

@@ -81,6 +81,7 @@ class MailSource(FileSource):
             path_text(path),
             offset,
             topic=self.options.topic,
+            topic_field=self.options.topic_field,
             source=path_text(source if self.options.source is None else self.options.source),
             stop_words=self.signature_stop_words,
             xml=self.options.xml,

@@ -78,6 +78,18 @@ class Source(ABC):
         self.options = options
         words = stop_words(options.stop_words)  # read in any case: a wrong list is an error even if it is not used
         self.signature_stop_words = words if options.signature else None
+        self._check_topic_field()
+
+    def _check_topic_field(self) -> None:
+        """Check that the option `topic_field` names a property that may be text, where the properties are known."""
+        named = getattr(self.options, "topic_field", None)
+        if named is None or isinstance(self.properties, str):
+            return
+        texts = [one.name for one in self.properties if one.kind in ("text", "texts")]
+        headers = [one.name for one in self.properties if one.kind == "headers"]
+        if named not in texts and not any(named.startswith(f"{one}.") and named != f"{one}." for one in headers):
+            known = ", ".join([*texts, *(f"{one}.NAME" for one in headers)])
+            raise AdapterError(f"topic_field: expected one of {known}, not '{named}'")
 
     @classmethod
     def format(cls) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from tamis.adapters.json_row import JsonRowOptions, json_row
-from tamis.adapters.options import SourceOptions, option
+from tamis.adapters.options import SourceOptions, TopicFieldOptions, option
 from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, mail_row
 from tamis.adapters.sources.live.spool import SPOOL_FILE, Item, Spool, read_items, waiting_after
 from tamis.adapters.sources.source import Offset, Range, Slice, Source, offset_of, progress_of
@@ -46,7 +46,7 @@ class LookError(AdapterError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiveOptions(SourceOptions):
+class LiveOptions(TopicFieldOptions):
     """The options of every live source.
 
     Attributes:
@@ -237,11 +237,21 @@ class LiveSource(Source):
     def row_of(self, item: Item, topic: str) -> Row:
         """Return the row of a message that has no error: JSON, or mail if the class's properties are a table."""
         if self.properties == "json":
-            options = self.options if isinstance(self.options, JsonRowOptions) else JsonRowOptions(xml=self.options.xml)
-            return json_row(item.content, item.place, 0, topic, options, self.signature_stop_words, identity=item.key)
-        source = self.options.source or self.options.topic
-        words, xml = self.signature_stop_words, self.options.xml
-        return mail_row(item.content, item.place, 0, topic=topic, source=source, stop_words=words, xml=xml)
+            own, words = self.options, self.signature_stop_words
+            options = (
+                own if isinstance(own, JsonRowOptions) else JsonRowOptions(xml=own.xml, topic_field=own.topic_field)
+            )
+            return json_row(item.content, item.place, 0, topic, options, words, identity=item.key)
+        return mail_row(
+            item.content,
+            item.place,
+            0,
+            topic=topic,
+            topic_field=self.options.topic_field,
+            source=self.options.source or self.options.topic,
+            stop_words=self.signature_stop_words,
+            xml=self.options.xml,
+        )
 
     def _look_if_due(self, spool: Spool) -> AdapterError | None:
         """Look if it is time; return why the last look failed, if it did."""
