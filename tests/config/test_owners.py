@@ -32,8 +32,9 @@ def test_an_owner_has_addresses_and_a_rhythm(tmp_path: Path) -> None:
         ('digest = "month"', "digest"),
         ('at = "08:00"', '\'at\' is used only with digest = "day" or digest = "week"'),
         ('weekday = "mon"', "'weekday' is used only with digest = \"week\""),
-        ("per_s = 60", "'per_s' is used only with 'most'"),
+        ("per_s = 60", "'per_s' is used only with 'most' or 'most_in_all'"),
         ("most = 0", "most"),
+        ("most_in_all = 0", "most_in_all"),
         ('quiet = "22-7"', "two times as 22:00-07:00"),
         ('quiet = "22:00-24:00"', "two times as 22:00-07:00"),
         ('quiet = "08:00-08:00"', "the quiet hours end when they begin"),
@@ -52,6 +53,10 @@ def test_a_name_is_taken_once_and_a_limit_is_of_no_use_in_a_digest(tmp_path: Pat
         _load(tmp_path, "[[owner]]", 'name = "ann"')
     with pytest.raises(ConfigError, match="'most' has no effect with a digest: remove one of them"):
         _load(tmp_path, 'digest = "day"', "most = 3")
+    with pytest.raises(ConfigError, match="'most_in_all' has no effect with a digest"):
+        _load(tmp_path, 'digest = "day"', "most_in_all = 3")
+    with pytest.raises(ConfigError, match="line 3: 'most' has no effect above 'most_in_all'"):
+        _load(tmp_path, "most = 3", "most_in_all = 2")
 
 
 def test_a_profile_has_its_own_rhythm_and_the_rest_of_its_owner(tmp_path: Path) -> None:

@@ -420,14 +420,14 @@ MAILBOX = "amq.mailbox."
 def drain(port: int, queue: str, ledger: Ledger, limit_s: float = 300.0) -> int:
     """Take messages until the queue is empty; return their number.
 
+    They are acknowledged: what comes when the client has seen enough goes back to the queue.
+
     Raises:
         TimeoutError: it is not empty after `limit_s`: the run is void.
     """
-    has_address = queue.startswith("amq.")
     client = Client(port, identity=queue.removeprefix(MAILBOX) if queue.startswith(MAILBOX) else "")
-    if has_address:  # it is read with acknowledgements only
-        client.send(commands.Basic.Qos(prefetch_count=1000))
-    client.send(commands.Basic.Consume(queue=queue, no_ack=not has_address))
+    client.send(commands.Basic.Qos(prefetch_count=1000))
+    client.send(commands.Basic.Consume(queue=queue))
     count, end = 0, time.monotonic() + limit_s
     while time.monotonic() < end:
         client.send(commands.Queue.Declare(queue=queue, passive=True))
@@ -439,7 +439,7 @@ def drain(port: int, queue: str, ledger: Ledger, limit_s: float = 300.0) -> int:
                     count += 1
                 elif getattr(value, "name", "") == "Queue.DeclareOk":
                     left = value.message_count
-            if has_address and count > before:
+            if count > before:
                 client.send(commands.Basic.Ack(count, multiple=True))
         if left == 0 and count == before:  # the queue is empty, and nothing is in flight
             client.close()

@@ -40,12 +40,12 @@ def _dispatch(owner: OwnerConfig, event: Event, earlier: Sequence[tuple[Event, D
         return Dispatch(_first_loud(owner, first), alone=False)
     if _is_quiet(owner, event.at):
         return Dispatch(_first_loud(owner, event.at), alone=False)
-    if owner.most is not None:
-        window = event.at.timestamp() // owner.per_s
-        alone = [one for one, sent in earlier if sent.alone and one.query == event.query]
-        if sum(one.at.timestamp() // owner.per_s == window for one in alone) >= owner.most:
-            end = next(at for at in _quarters(event.at) if at.timestamp() // owner.per_s != window)
-            return Dispatch(_first_loud(owner, end), alone=False)
+    window = event.at.timestamp() // owner.per_s
+    alone = [one.query for one, sent in earlier if sent.alone and one.at.timestamp() // owner.per_s == window]
+    is_over = owner.most is not None and alone.count(event.query) >= owner.most
+    if is_over or (owner.most_in_all is not None and len(alone) >= owner.most_in_all):
+        end = next(at for at in _quarters(event.at) if at.timestamp() // owner.per_s != window)
+        return Dispatch(_first_loud(owner, end), alone=False)
     return Dispatch(event.at, alone=True)
 
 

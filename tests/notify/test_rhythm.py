@@ -20,7 +20,7 @@ from tamis.errors import ConfigError
 from tamis.notify import engine as engine_module
 from tamis.notify.channels.channel import Sent
 from tamis.notify.engine import NotificationEngine
-from tamis.notify.rhythm import decide, next_digest, window_start
+from tamis.notify.rhythm import SentAlone, decide, next_digest, window_start
 from tamis.query import QuerySpec
 from tamis.store import DueDelivery, Store
 from tests.notify.conftest import Clock
@@ -62,7 +62,8 @@ def owners(draw: st.DrawFn) -> OwnerConfig:
     if digest == "week":
         known["weekday"] = draw(st.sampled_from(["mon", "thu", "sun"]))
     if digest == "none" and draw(st.booleans()):
-        known |= {"most": draw(st.integers(1, 3)), "per_s": draw(st.sampled_from([900.0, 3600.0, 7200.0]))}
+        known |= draw(st.sampled_from([{"most": 1}, {"most": 2}, {"most_in_all": 2}, {"most": 2, "most_in_all": 3}]))
+        known["per_s"] = draw(st.sampled_from([900.0, 3600.0, 7200.0]))
     return OwnerConfig(**known)
 
 
@@ -81,13 +82,10 @@ def matches(draw: st.DrawFn) -> list[Event]:
 def test_decisions_are_those_of_the_naive_version(owner: OwnerConfig, events: list[Event]) -> None:
     decided: list[Dispatch] = []
     for number, event in enumerate(events):
-        sent = 0
-        if owner.most is not None:
-            alone = [
-                one for one, it in zip(events[:number], decided, strict=True) if it.alone and one.query == event.query
-            ]
-            sent = sum(one.at >= window_start(owner, event.at) for one in alone)
-        decision = decide(owner, event.at, sent)
+        start = window_start(owner, event.at)
+        earlier = zip(events[:number], decided, strict=True)
+        alone = [one.query for one, it in earlier if it.alone and one.at >= start]
+        decision = decide(owner, event.at, SentAlone(alone.count(event.query), len(alone)))
         decided.append(Dispatch(decision.until or event.at, decision.until is None))
     assert decided == dispatches(owner, events)
 
@@ -181,7 +179,7 @@ def test_a_time_that_the_clocks_leave_out_comes_later_and_one_they_show_twice_on
 def test_quiet_hours_that_the_clocks_show_twice_end_once() -> None:
     owner = OwnerConfig(name="ann", time_zone="Europe/Berlin", quiet="22:00-02:30")
     again = datetime(2027, 10, 31, 1, 10, tzinfo=UTC)  # 02:10 for the second time
-    assert decide(owner, again, 0).until is None
+    assert decide(owner, again, SentAlone()).until is None
 
 
 BERLIN, HOUR = {"name": "ann", "time_zone": "Europe/Berlin", "digest": "cron"}, timedelta(hours=1)
@@ -216,7 +214,7 @@ def test_a_cron_digest_comes_after_the_match_whatever_the_clocks_do(minutes: int
 
 
 def test_the_log_names_the_time_of_a_cron_digest() -> None:
-    decision = decide(OwnerConfig(**BERLIN, cron="30 8 * * *"), datetime(2027, 1, 1, 12, tzinfo=UTC), 0)
+    decision = decide(OwnerConfig(**BERLIN, cron="30 8 * * *"), datetime(2027, 1, 1, 12, tzinfo=UTC), SentAlone())
     assert decision.reason == "in the next digest, 2027-01-02 08:30 CET"
 
 

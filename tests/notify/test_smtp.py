@@ -503,6 +503,26 @@ def test_an_owner_gets_some_mails_at_their_address_and_the_others_as_one(
     assert len(inbox.received) == 8
 
 
+def test_all_queries_of_an_owner_together_have_a_limit_that_a_restart_does_not_forget(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    for key, owner in (("frost", "ann"), ("heat", "ann"), ("rain", "ben")):
+        store.add_query(QuerySpec(key, "subject LIKE '%'", owner=owner, deliveries=("mail",)))
+    owners = [OwnerConfig(name="ann", to="zoe@example.org", most=2, most_in_all=3, per_s=_YEAR_S)]
+    config = _config(serve())
+    for batch in range(3):
+        store.pin_batch("s", batch)
+        store.commit_batch("s", batch, result([message(batch)], ["frost", "heat", "rain"]))
+        NotificationEngine(store, [config], clock, owners=owners).deliver_pending()
+    assert Counter(map(tuple, inbox.envelopes)) == {("zoe@example.org",): 3, tuple(config.recipients): 3}
+    held = [it for key in ("frost", "heat") for it in store.deliveries(query_key=key) if it.state == "pending"]
+    assert sorted((it.reason or "").split(";")[0] for it in held) == [
+        "more than 2 of this query in 31536000 s",
+        "more than 3 of all queries in 31536000 s",
+        "more than 3 of all queries in 31536000 s",
+    ]
+
+
 def test_an_address_is_asked_to_confirm_and_a_refusal_is_told(inbox: Inbox, serve: Serve) -> None:
     links, delivery = Links("https://example.org/u", bytes(32)), _config(serve())
     ask_for_confirmation(delivery, "Ben <ben@example.org>", links)

@@ -54,6 +54,7 @@ class ProfileConfig(Section):
         cron: when a digest is sent, in five fields: minute, hour, day of the month, month, day of the week.
         quiet: hours in which nothing is sent; it goes as a digest at their end.
         most: maximum number of e-mails of one query in `per_s`; the others go as a digest at its end.
+        most_in_all: the same for all queries together.
         per_s: see `most`.
         confirm: whether e-mails go to an address only once its holder has confirmed it.
         templates: a folder with templates for their e-mails, instead of the delivery's.
@@ -68,6 +69,7 @@ class ProfileConfig(Section):
     cron: Annotated[str, AfterValidator(_cron)] | None = None
     quiet: QuietHours | None = None
     most: Count | None = None
+    most_in_all: Count | None = None
     per_s: Seconds = 3600.0
     confirm: bool = Field(default=False, strict=True)
     templates: TemplatesFolder | None = None
@@ -103,10 +105,13 @@ class ProfileConfig(Section):
                 raise MistakeError((key,), f"'{key}' is used only with {wanted}")
         if self.digest == "cron" and self.cron is None:
             raise MistakeError(("digest",), "digest = \"cron\" needs 'cron', as in '30 8 * * mon-fri'")
-        if "per_s" in self.model_fields_set and self.most is None:
-            raise MistakeError(("per_s",), "'per_s' is used only with 'most'")
-        if self.most is not None and self.digest != "none":
-            raise MistakeError(("most",), "'most' has no effect with a digest: remove one of them")
+        limits = [key for key in ("most", "most_in_all") if getattr(self, key) is not None]
+        if "per_s" in self.model_fields_set and not limits:
+            raise MistakeError(("per_s",), "'per_s' is used only with 'most' or 'most_in_all'")
+        if limits and self.digest != "none":
+            raise MistakeError((limits[0],), f"'{limits[0]}' has no effect with a digest: remove one of them")
+        if self.most is not None and self.most_in_all is not None and self.most > self.most_in_all:
+            raise MistakeError(("most",), "'most' has no effect above 'most_in_all': remove it, or make it smaller")
         if (quiet := self.quiet_times) and quiet[0] == quiet[1]:
             raise MistakeError(("quiet",), "the quiet hours end when they begin; expected two times, as 22:00-07:00")
         return self

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from tamis.config.owners import OwnerConfig, find_owner
-from tamis.notify.rhythm import Decision, decide, window_start
+from tamis.notify.rhythm import Decision, SentAlone, decide, window_start
 from tamis.store import Store
 from tamis.store.records import Hold, Undecided
 
@@ -24,7 +24,8 @@ class Planner:
 
     def __init__(self, name: str, owners: Mapping[str, OwnerConfig], store: Store) -> None:
         self._name, self._owners, self._store = name, owners, store
-        self._sent: dict[tuple[str, str], tuple[datetime, int]] = {}  # owner, query -> window, sent alone in it
+        # Owner, and query or None for all -> window, sent alone in it.
+        self._sent: dict[tuple[str, str | None], tuple[datetime, int]] = {}
 
     def plan(self) -> None:
         """Decide what is undecided."""
@@ -40,12 +41,15 @@ class Planner:
         return Hold(one.delivery_id, digest, decision.until, decision.step, decision.reason)
 
     def _decide(self, owner: OwnerConfig, one: Undecided) -> Decision:
-        if owner.most is None:
-            return decide(owner, one.matched_at, 0)
-        start, key = window_start(owner, one.matched_at), (one.owner, one.query_key)
-        window, sent = self._sent.get(key, (None, 0))
-        if window != start:
-            sent = self._store.sent_alone(self._name, one.owner, one.query_key, start)
-        decision = decide(owner, one.matched_at, sent)
-        self._sent[key] = (start, sent + (decision.until is None))
+        start = window_start(owner, one.matched_at)
+        limits = {one.query_key: owner.most, None: owner.most_in_all}
+        sent = {of: self._sent_since(start, one.owner, of) for of, most in limits.items() if most is not None}
+        decision = decide(owner, one.matched_at, SentAlone(sent.get(one.query_key, 0), sent.get(None, 0)))
+        if decision.until is None:
+            self._sent |= {(one.owner, of): (start, count + 1) for of, count in sent.items()}
         return decision
+
+    def _sent_since(self, start: datetime, owner: str, query_key: str | None) -> int:
+        """Return how many were sent alone in the window that began at `start`."""
+        window, sent = self._sent.get((owner, query_key), (None, 0))
+        return sent if window == start else self._store.sent_alone(self._name, owner, query_key, start)

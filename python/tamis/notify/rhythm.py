@@ -30,13 +30,26 @@ class Decision:
     reason: str | None = None
 
 
-def decide(owner: OwnerConfig, at: datetime, sent_alone: int) -> Decision:
+@dataclass(frozen=True)
+class SentAlone:
+    """How many notifications were sent to an owner alone since `window_start`.
+
+    Attributes:
+        of_query: of the same query.
+        in_all: of all queries.
+    """
+
+    of_query: int = 0
+    in_all: int = 0
+
+
+def decide(owner: OwnerConfig, at: datetime, sent: SentAlone) -> Decision:
     """Decide when a notification is sent.
 
     Args:
         owner: who gets it.
         at: when its message matched; aware.
-        sent_alone: how many of the same query were sent alone since `window_start`.
+        sent: what was sent before it.
     """
     if owner.digest != "none":
         until = after_quiet(owner, next_digest(owner, at))
@@ -44,10 +57,12 @@ def decide(owner: OwnerConfig, at: datetime, sent_alone: int) -> Decision:
         return Decision(until, "digested", f"in the {which}, {_local(owner, until)}")
     if (until := after_quiet(owner, at)) != at:
         return Decision(until, "quiet", f"quiet hours until {_local(owner, until)}")
-    if owner.most is not None and sent_alone >= owner.most:
-        until = after_quiet(owner, window_start(owner, at) + timedelta(seconds=owner.per_s))
-        more = f"more than {owner.most} of this query in {owner.per_s:.10g} s"
-        return Decision(until, "throttled", f"{more}; in a digest, {_local(owner, until)}")
+    limits = ((owner.most, sent.of_query, "of this query"), (owner.most_in_all, sent.in_all, "of all queries"))
+    for most, count, what in limits:
+        if most is not None and count >= most:
+            until = after_quiet(owner, window_start(owner, at) + timedelta(seconds=owner.per_s))
+            more = f"more than {most} {what} in {owner.per_s:.10g} s"
+            return Decision(until, "throttled", f"{more}; in a digest, {_local(owner, until)}")
     return Decision()
 
 

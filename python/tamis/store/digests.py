@@ -43,13 +43,22 @@ class Digests(Database):
                 ]
                 connection.execute(insert(delivery_steps), steps)
 
-    def sent_alone(self, name: str, owner: str, query_key: str, since: datetime) -> int:
-        """Return how many notifications of a query, made from `since` on, are delivered alone to its owner."""
+    def sent_alone(self, name: str, owner: str, query_key: str | None, since: datetime) -> int:
+        """Return how many notifications, made from `since` on, are delivered alone to the owner of their queries.
+
+        Args:
+            name: the channel.
+            owner: whose.
+            query_key: of which query; None: of all.
+            since: the committing of the first batch that counts; aware.
+        """
         count = select(func.count()).select_from(deliveries)
         count = count.join(outbox, outbox.c.notification_id == _d.notification_id)
         count = count.join(query_versions, TO_QUERY).join(batches, TO_BATCH)
-        of_query = and_(outbox.c.query_key == query_key, query_versions.c.owner == owner)
-        count = count.where(of_query, _d.name == name, _d.digest == "", batches.c.committed_at >= since)
+        if query_key is not None:
+            count = count.where(outbox.c.query_key == query_key)
+        of_owner = and_(query_versions.c.owner == owner, batches.c.committed_at >= since)
+        count = count.where(of_owner, _d.name == name, _d.digest == "")
         with self._read() as connection:
             return int(connection.execute(count).scalar_one())
 
