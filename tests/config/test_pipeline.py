@@ -169,7 +169,8 @@ MISTAKES = [
     (
         '"mbox"',
         '"mbox"\nbody_field = "text"',
-        "line 10: 'body_field' is for adapters of type 'jsonl', 'csv', 'http', 'amqp' or 'kafka', not 'mbox'",
+        "line 10: 'body_field' is for adapters of type "
+        "'jsonl', 'csv', 'http', 'amqp', 'amqp_stream' or 'kafka', not 'mbox'",
     ),
     ('"mbox"', '"mbox"\nquery_body = "json"', "line 10: 'query_body' is for adapters of type 'journal', not 'mbox'"),
     ('"mbox"', '"journal"\nquery_body = "xml"', "line 10: query_body: expected 'text' or 'json', not 'xml'"),

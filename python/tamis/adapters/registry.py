@@ -34,6 +34,7 @@ _OWN: Final = {
     "maildir": f"{_HERE}.live.maildir:MaildirSource",
     "http": f"{_HERE}.live.http:HttpSource",
     "amqp": f"{_HERE}.live.amqp:AmqpSource",
+    "amqp_stream": f"{_HERE}.live.amqp_stream:AmqpStreamSource",
     "kafka": f"{_HERE}.live.kafka:KafkaSource",
 }
 """Type -> class of the sources of tamis."""

@@ -27,6 +27,8 @@ from tamis.errors import AdapterError
 WAIT_S: Final = 0.05
 """The time for which a look waits for further messages."""
 PREFETCH_MAX: Final = 65_535
+OFFSET: Final = "x-stream-offset"
+"""The header of a message of a stream with its number, and the argument that says where a consumer begins."""
 TIMEOUT_S: Final = 30.0
 _PROPERTIES: Final = (
     *("content_type", "content_encoding", "priority", "correlation_id", "reply_to", "expiration", "message_id"),
@@ -59,6 +61,8 @@ class AmqpSource(LiveSource):
     type: ClassVar[str] = "amqp"
     packages = ("pika",)
     properties = "json"
+    reads_streams: ClassVar[bool] = False
+    """Whether it reads queues that are streams, and only those."""
 
     def __init__(self, options: AmqpOptions) -> None:
         super().__init__(options)
@@ -75,6 +79,8 @@ class AmqpSource(LiveSource):
             AdapterError: one cannot be used.
         """
         super().check()
+        if not self.reads_streams and self.options.starting_offset != "first":
+            raise AdapterError("starting_offset: a queue has one place to begin; only a stream has offsets")
         self._parameters()
 
     def look(self, spool: Spool) -> bool:
@@ -96,16 +102,21 @@ class AmqpSource(LiveSource):
         try:
             connection = _pika().BlockingConnection(self._parameters())
             channel = connection.channel()
-            items = []
-            for _ in range(count):
-                method, properties, body = channel.basic_get(self.options.queue)
-                if method is None:
-                    break
-                items.append(self._item(uuid.uuid4().hex, method, properties, body))
+            items = [self._item(uuid.uuid4().hex, *message) for message in self._get(channel, count)]
             connection.close()
+        except AdapterError:
+            raise
         except Exception as error:
             raise LookError(f"{_shown(self.options.url)}: {_reason(error)}") from error
         return iter(items)
+
+    def _get(self, channel: Any, count: int) -> Iterator[tuple[Any, Any, bytes]]:
+        """Yield up to `count` messages, which go back to the queue when the connection is closed."""
+        for _ in range(count):
+            method, properties, body = channel.basic_get(self.options.queue)
+            if method is None:
+                return
+            yield method, properties, body
 
     def processed(self, number: int) -> bool:
         """Implement `LiveSource.processed`: acknowledge them; without a connection they wait, and come again."""
@@ -133,14 +144,19 @@ class AmqpSource(LiveSource):
             return
         pika = _pika()
         self._drop()
+        arguments = self._begin(spool)
+        self._connection = pika.BlockingConnection(self._parameters())
+        self._channel = self._connection.channel()
+        self._channel.basic_qos(prefetch_count=min(PREFETCH_MAX, self.options.max_messages))
+        self._channel.basic_consume(self.options.queue, self._on_message, arguments=arguments)
+
+    def _begin(self, spool: Spool) -> dict[str, Any]:
+        """Note which messages wait, for when they come again; return the arguments of the consumer."""
         counts: dict[str, int] = defaultdict(int)
         for _, key in spool.waiting():
             counts[key.partition(":")[0]] += 1
         self._before = counts
-        self._connection = pika.BlockingConnection(self._parameters())
-        self._channel = self._connection.channel()
-        self._channel.basic_qos(prefetch_count=min(PREFETCH_MAX, self.options.max_messages))
-        self._channel.basic_consume(self.options.queue, self._on_message)
+        return {}
 
     def _is_connected(self) -> bool:
         return self._connection is not None and self._connection.is_open and self._channel.is_open
@@ -150,14 +166,28 @@ class AmqpSource(LiveSource):
 
     def _store(self, spool: Spool) -> None:
         arrived, self._arrived = self._arrived, []
+        if arrived:
+            self._check_kind(arrived[0][1])
         with spool.transaction():
-            for method, properties, body in arrived:
-                if (key := self._key(method, properties, body)) is not None:
-                    spool.add([self._item(key, method, properties, body)])
+            self._add(spool, arrived)
         last = spool.newest()
         self._unacknowledged.extend((last, method.delivery_tag) for method, _, _ in arrived)
         if last == 0:
             self.processed(last)  # every message was known before
+
+    def _check_kind(self, properties: Any) -> None:
+        """Check by the first message that the queue is a stream, or is none."""
+        if (OFFSET in (properties.headers or {})) != self.reads_streams:
+            name = self.options.queue
+            said = "is not a stream: use type = 'amqp'" if self.reads_streams else "is a stream: use 'amqp_stream'"
+            self._drop()
+            raise AdapterError(f"queue: '{name}' {said}")
+
+    def _add(self, spool: Spool, arrived: list[tuple[Any, Any, bytes]]) -> None:
+        """Add the messages that are new. Only within a transaction."""
+        for method, properties, body in arrived:
+            if (key := self._key(method, properties, body)) is not None:
+                spool.add([self._item(key, method, properties, body)])
 
     def _key(self, method: Any, properties: Any, body: bytes) -> str | None:
         """Return the name of a message; None if it waits already."""
@@ -180,7 +210,11 @@ class AmqpSource(LiveSource):
         members |= {"exchange": method.exchange, "redelivered": bool(method.redelivered)}
         members |= body_members(body)
         content = json.dumps(members, ensure_ascii=False, default=str).encode("utf-8", "replace")
-        return Item(key, f"{_shown(self.options.url)} {self.options.queue}", content, method.routing_key or None)
+        return Item(key, self._place(), content, method.routing_key or None)
+
+    def _place(self) -> str:
+        """Return the broker and the queue, for people."""
+        return f"{_shown(self.options.url)} {self.options.queue}"
 
     def _drop(self) -> None:
         connection, self._connection, self._channel = self._connection, None, None
