@@ -112,6 +112,12 @@ def test_the_broker_keeps_what_is_over_max_messages(channel: Channel, queue: str
     assert _numbers(_some(reader, 3)) == [2, 3, 4]
 
 
+def test_all_that_a_queue_has_comes_with_the_first_question(channel: Channel, queue: str, opened: Open) -> None:
+    channel.confirm_delivery()
+    _publish(channel, queue, *({"n": n, "pad": "x" * 10_000} for n in range(2_000)))
+    assert len(opened().next()) == 2_000
+
+
 def test_a_connection_that_ended_is_made_anew(channel: Channel, queue: str, opened: Open) -> None:
     reader = opened()
     assert reader.next() == []

@@ -122,6 +122,13 @@ def test_with_next_only_what_comes_after_the_first_look_is_read(channel: Channel
     assert _numbers(_some(reader, 1)) == [2], "also what came while nobody looked"
 
 
+def test_who_wants_everything_gets_it_in_one_question(channel: Channel, opened: Open) -> None:
+    _publish(channel, *range(25))
+    reader = opened(max_messages=4)
+    reader.source.wait_until_settled()
+    assert _numbers(reader.next()) == list(range(25))
+
+
 def test_a_stream_and_a_queue_are_told_apart(
     broker: RunningBroker, channel: Channel, opened: Open, tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ impl Log {
         queue: &Arc<CommitQueue>,
     ) -> Result<(Self, LogRecovery), OpenError> {
         assert!((SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&options.segment_bytes), "segment_bytes");
+        let options = options.in_whole_pages();
         let recovered = recover(&disk, dir, options.index_heads)?;
         let recovery = recovered.summary();
         let shared = SharedLog::new(recovered, options, Arc::clone(queue));

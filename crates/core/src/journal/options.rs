@@ -6,7 +6,8 @@ use crate::journal::format::segment::capacity;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
     /// The maximum size of a segment, from [`SEGMENT_BYTES_MIN`](super::SEGMENT_BYTES_MIN) to
-    /// [`SEGMENT_BYTES_MAX`](super::SEGMENT_BYTES_MAX). Its file is allocated whole. A record may take half of it.
+    /// [`SEGMENT_BYTES_MAX`](super::SEGMENT_BYTES_MAX), of which whole pages of 4096 bytes are used. Its file is allocated
+    /// whole. A record may take half of it.
     pub segment_bytes: u32,
     /// The growth of segments to that size; None if the first one has it already.
     pub growth: Option<SegmentGrowth>,
@@ -40,7 +41,21 @@ impl Default for LogOptions {
     }
 }
 
+/// The size of a page of memory, in which the system reads files.
+const PAGE_BYTES: u32 = 4096;
+
 impl LogOptions {
+    /// The same, with segments of whole pages: the last part of a file that is no whole page may never be read ahead, so that
+    /// who does not wait for the disk asks for it in vain.
+    pub(crate) fn in_whole_pages(self) -> Self {
+        let whole = |bytes: u32| bytes - bytes % PAGE_BYTES;
+        let growth = self.growth.map(|growth| SegmentGrowth {
+            first_bytes: whole(growth.first_bytes),
+            usual_bytes: whole(growth.usual_bytes),
+        });
+        Self { segment_bytes: whole(self.segment_bytes), growth, ..self }
+    }
+
     /// The size of the segment after one of `previous` bytes, 0 for none: `needed` is the record that it begins with.
     pub(crate) fn next_segment_bytes(&self, previous: u64, needed: u64) -> u32 {
         let Some(growth) = self.growth else { return self.segment_bytes };

@@ -8,6 +8,7 @@ Source: AMQP 0-9-1 specification, sections 1.8.3.12 (basic.deliver) and 1.8.3.13
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Iterator
@@ -26,6 +27,10 @@ from tamis.errors import AdapterError
 
 WAIT_S: Final = 0.05
 """The time for which a look waits for further messages."""
+FIRST_WAIT_S: Final = 0.5
+"""The time for which the first look of a connection waits for the first one."""
+LOOK_S_MAX: Final = 1.0
+"""The maximum time of a look at a queue to which messages come all the time."""
 PREFETCH_MAX: Final = 65_535
 OFFSET: Final = "x-stream-offset"
 """The header of a message of a stream with its number, and the argument that says where a consumer begins."""
@@ -70,6 +75,7 @@ class AmqpSource(LiveSource):
         self._channel: Any = None
         self._arrived: list[tuple[Any, Any, bytes]] = []
         self._unacknowledged: deque[tuple[int, int]] = deque()  # number in the spool, delivery tag; both ascend
+        self._prefetch = min(PREFETCH_MAX, options.max_messages)
         self._before: dict[str, int] = {}  # digest -> number of the waiting messages of an earlier connection
 
     def check(self) -> None:
@@ -86,15 +92,30 @@ class AmqpSource(LiveSource):
     def look(self, spool: Spool) -> bool:
         """Implement `LiveSource.look`: the delivered messages, of at most `max_messages` unacknowledged ones."""
         try:
+            wait_s = WAIT_S if self._is_connected() else FIRST_WAIT_S
             self._connect(spool)
-            self._connection.process_data_events(time_limit=WAIT_S)
+            has_more = self._receive(wait_s)
             self._store(spool)
         except AdapterError:
             raise
         except Exception as error:
             self._drop()
             raise LookError(f"{_shown(self.options.url)}: {_reason(error)}") from error
-        return False
+        return has_more
+
+    def _receive(self, wait_s: float) -> bool:
+        """Receive messages until none comes for a while, at first for `wait_s`. Return whether there may be more."""
+        now = time.monotonic()
+        until, end = now + wait_s, now + LOOK_S_MAX
+        while len(self._arrived) < self._prefetch and now < until:
+            count = len(self._arrived)
+            self._connection.process_data_events(time_limit=until - now)
+            now = time.monotonic()
+            if now >= end:
+                return True
+            if len(self._arrived) > count:
+                until = now + WAIT_S
+        return len(self._arrived) >= self._prefetch
 
     def look_for(self, count: int) -> Iterator[Item]:
         """Implement `LiveSource.look_for`; the messages go back to the queue."""
@@ -147,7 +168,7 @@ class AmqpSource(LiveSource):
         arguments = self._begin(spool)
         self._connection = pika.BlockingConnection(self._parameters())
         self._channel = self._connection.channel()
-        self._channel.basic_qos(prefetch_count=min(PREFETCH_MAX, self.options.max_messages))
+        self._channel.basic_qos(prefetch_count=self._prefetch)
         self._channel.basic_consume(self.options.queue, self._on_message, arguments=arguments)
 
     def _begin(self, spool: Spool) -> dict[str, Any]:
@@ -172,8 +193,8 @@ class AmqpSource(LiveSource):
             self._add(spool, arrived)
         last = spool.newest()
         self._unacknowledged.extend((last, method.delivery_tag) for method, _, _ in arrived)
-        if last == 0:
-            self.processed(last)  # every message was known before
+        if last == 0 or self.reads_streams:
+            self.processed(last)  # every message was known before, or is in the spool with its offset
 
     def _check_kind(self, properties: Any) -> None:
         """Check by the first message that the queue is a stream, or is none."""

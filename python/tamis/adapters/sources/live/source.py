@@ -219,7 +219,7 @@ class LiveSource(Source):
         return waiting_after(Path(self.options.spool) / SPOOL_FILE, number)
 
     def wait_until_settled(self) -> None:
-        """Let the next look be at once: a caller who wants everything that exists does not wait for a poll."""
+        """Let the next look be at once, and others follow it while there is more: the caller wants everything."""
         self._at_once = True
 
     def sample(self, count: int) -> Iterator[Row]:
@@ -261,9 +261,14 @@ class LiveSource(Source):
             return AdapterError(f"{failure['reason']}; the next try is at {_moment(failure['until'])}")
         if spool.is_full() or not (failure or self._at_once or self.is_due(spool)):
             return None
-        self._at_once = False
+        wants_all, self._at_once = self._at_once, False
         try:
-            has_more = self.look(spool)
+            has_more, newest = self.look(spool), spool.newest()
+            while wants_all and has_more and not spool.is_full():
+                before = newest
+                has_more, newest = self.look(spool), spool.newest()
+                if newest == before:
+                    break  # the server gives no more until some have been processed
         except LookError as error:
             return self._failed(spool, error, 1 + (failure or {"count": 0})["count"])
         with spool.transaction():
