@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,14 @@ class Reader:
         end = self.source.latest(self.at, limit)
         rows = between(self.source, self.at, end)
         self.at = end
+        return rows
+
+    def at_least(self, count: int) -> list[Row]:
+        """Return the next rows, once there are `count` or half a minute has passed."""
+        rows: list[Row] = []
+        until = time.monotonic() + 30
+        while len(rows) < count and time.monotonic() < until:
+            rows += self.later(1)
         return rows
 
     def later(self, seconds: float = 900) -> list[Row]:

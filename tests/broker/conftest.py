@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
+
+from tests.control_socket import ask
 
 START_S, STOP_S = 60, 20
 """These limits detect broken brokers, not slow ones, because machines are shared."""
@@ -95,13 +97,12 @@ class RunningBroker:
 
     def ask(self, op: str, **fields: Any) -> Any:
         """Return the answer of the control socket."""
-        with closing(socket.socket(socket.AF_UNIX)) as control:
-            control.settimeout(20)
-            control.connect(str(self.data / "control.sock"))
-            control.sendall(json.dumps({"op": op, **fields}).encode() + b"\n")
-            answer = json.loads(control.makefile("rb").readline())
-        assert answer["ok"], answer
-        return answer["result"]
+        return ask(self.data, op, **fields)
+
+    @property
+    def url(self) -> str:
+        """Its address, without a user."""
+        return f"amqp://127.0.0.1:{self.port}/"
 
     def parameters(self, user: str = "guest", password: str = "guest", **options: Any) -> pika.ConnectionParameters:
         """Return the parameters of a connection for pika."""

@@ -41,26 +41,13 @@ def stream(channel: Channel) -> None:
 @pytest.fixture
 def opened(broker: RunningBroker, tmp_path: Path) -> Iterator[Open]:
     with readers(AmqpStreamSource, tmp_path) as make:
-        yield lambda **options: make(**{"url": _url(broker), "queue": LOG} | options)
-
-
-def _url(broker: RunningBroker) -> str:
-    return f"amqp://127.0.0.1:{broker.parameters().port}/"
+        yield lambda **options: make(**{"url": broker.url, "queue": LOG} | options)
 
 
 def _publish(channel: Channel, *numbers: int, pad: int = 0) -> None:
     for number in numbers:
         body = json.dumps({"n": number, "pad": "x" * pad}).encode()
         channel.basic_publish("", LOG, body, pika.BasicProperties(headers={"price": number}))
-
-
-def _some(reader: Reader, count: int) -> list[Row]:
-    """Return the next rows, at least `count`."""
-    rows: list[Row] = []
-    until = time.monotonic() + 30
-    while len(rows) < count and time.monotonic() < until:
-        rows += reader.later(1)
-    return rows
 
 
 def _none(reader: Reader) -> bool:
@@ -74,21 +61,21 @@ def _numbers(rows: list[Row]) -> list[int]:
 def test_each_message_comes_once_over_restarts(channel: Channel, opened: Open) -> None:
     _publish(channel, 1, 1, 2)
     reader = opened(max_messages=2)
-    assert _numbers(_some(reader, 2)) == [1, 1], "equal bodies are two messages"
+    assert _numbers(reader.at_least(2)) == [1, 1], "equal bodies are two messages"
     reader.restart()
     _publish(channel, 3)
-    assert _numbers(_some(reader, 2)) == [2, 3]
+    assert _numbers(reader.at_least(2)) == [2, 3]
     reader.source._connection.close()  # type: ignore[attr-defined]
     _publish(channel, 4)
-    assert _numbers(_some(reader, 1)) == [4]
+    assert _numbers(reader.at_least(1)) == [4]
     reader.restart()
     assert _none(reader)
-    assert _numbers(_some(opened(), 5)) == [1, 1, 2, 3, 4], "another adapter reads it from the beginning"
+    assert _numbers(opened().at_least(5)) == [1, 1, 2, 3, 4], "another adapter reads it from the beginning"
 
 
 def test_a_message_has_its_offset_and_its_headers(channel: Channel, opened: Open) -> None:
     _publish(channel, 7)
-    (row,) = _some(opened(), 1)
+    (row,) = opened().at_least(1)
     properties = json.loads(str(row.properties))
     assert (row.topic, properties["offset"], properties["price"], properties["n"]) == (LOG, 1, 7, 7)
     assert not [name for name in properties if name.startswith("x-stream")]
@@ -97,13 +84,13 @@ def test_a_message_has_its_offset_and_its_headers(channel: Channel, opened: Open
 def test_what_retention_removed_is_one_dead_letter_with_its_offsets(channel: Channel, opened: Open) -> None:
     reader = opened()
     _publish(channel, 1)
-    assert _numbers(_some(reader, 1)) == [1]
+    assert _numbers(reader.at_least(1)) == [1]
     reader.source.close()
     _publish(channel, *range(2, 30), pad=50_000)
     reader.open()
-    gap, *rows = _some(reader, 2)
+    gap, *rows = reader.at_least(2)
     while _numbers(rows)[-1] < 29:
-        rows += _some(reader, 1)
+        rows += reader.at_least(1)
     numbers = _numbers(rows)
     assert gap.error == f"messages 2 to {numbers[0] - 1:,} did not come: the stream has them no longer"
     assert numbers == list(range(numbers[0], 30))
@@ -119,7 +106,7 @@ def test_with_next_only_what_comes_after_the_first_look_is_read(channel: Channel
     time.sleep(2)
     _publish(channel, 2)
     reader.open()
-    assert _numbers(_some(reader, 1)) == [2], "also what came while nobody looked"
+    assert _numbers(reader.at_least(1)) == [2], "also what came while nobody looked"
 
 
 def test_who_wants_everything_gets_it_in_one_question(channel: Channel, opened: Open) -> None:
@@ -135,20 +122,20 @@ def test_a_stream_and_a_queue_are_told_apart(
     queue = str(channel.queue_declare("", auto_delete=False).method.queue)
     channel.basic_publish("", queue, b"x")
     with pytest.raises(AdapterError, match=f"(?i)'{queue}' is not a stream|x-stream-offset"):
-        _some(opened(queue=queue), 1)
+        opened(queue=queue).at_least(1)
     with readers(AmqpSource, tmp_path / "queues") as make:
-        reader = make(url=_url(broker), queue=LOG)
+        reader = make(url=broker.url, queue=LOG)
         assert _none(reader)  # a consumer begins behind the last message
         _publish(channel, 1)
         with pytest.raises(AdapterError, match="'log' is a stream: use 'amqp_stream'"):
-            _some(reader, 1)
+            reader.at_least(1)
         with pytest.raises(AdapterError, match="starting_offset: a queue has one place to begin"):
-            make(url=_url(broker), queue=LOG, starting_offset="next").source.check()
+            make(url=broker.url, queue=LOG, starting_offset="next").source.check()
 
 
 def test_a_test_of_the_adapter_reads_the_first_messages(
     broker: RunningBroker, channel: Channel, tmp_path: Path
 ) -> None:
     _publish(channel, 1, 2)
-    health = Adapter("log", "amqp_stream", url=_url(broker), queue=LOG, spool=str(tmp_path / "spool")).test()
+    health = Adapter("log", "amqp_stream", url=broker.url, queue=LOG, spool=str(tmp_path / "spool")).test()
     assert (health.readable, health.sampled, health.reason) == (True, 2, None)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from tests.control_socket import ask
 from tests.free_port import free_port
 
 START_S_MAX = 30.0
@@ -63,20 +64,11 @@ class BrokerProcess:
 
     def about(self) -> dict[str, Any]:
         """Return what it says of itself, such as the longest stall and its cause."""
-        return self._ask("about")
+        return dict(ask(self.data, "about"))
 
     def metrics(self) -> dict[str, Any]:
         """Return its counts, such as that of the letters that wait."""
-        return dict(self._ask("overview")["metrics"])
-
-    def _ask(self, op: str) -> dict[str, Any]:
-        """Return its answer over its control socket."""
-        with socket.socket(socket.AF_UNIX) as control:
-            control.settimeout(30)
-            control.connect(str(self.data / "control.sock"))
-            control.sendall(json.dumps({"op": op}).encode() + b"\n")
-            with control.makefile() as answers:
-                return dict(json.loads(answers.readline())["result"])
+        return dict(ask(self.data, "metrics"))
 
     @property
     def pid(self) -> int:

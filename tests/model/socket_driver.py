@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import select
-import socket
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from tests.control_socket import ask
 from tests.faults.amqp import Client
 from tests.faults.broker_process import BrokerProcess
 from tests.model import frames
@@ -31,7 +29,7 @@ class SocketDriver(Driver):
 
     def _open(self) -> None:
         self._process.start()
-        self.broker: Any = Console(self._process.data / "control.sock")
+        self.broker: Any = Console(self._process.data)
         self._readers = {}
         for client in (ADMIN, *range(len(self._program.clients))):
             self.connect(client)
@@ -83,23 +81,14 @@ class SocketDriver(Driver):
 class Console:
     """What the data plane tells about itself, through the control socket."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def _ask(self, **question: object) -> Any:
-        with closing(socket.socket(socket.AF_UNIX)) as control:
-            control.settimeout(20)
-            control.connect(str(self._path))
-            control.sendall(json.dumps(question).encode() + b"\n")
-            answer = json.loads(control.makefile("rb").readline())
-        assert answer["ok"], answer
-        return answer["result"]
+    def __init__(self, data: Path) -> None:
+        self._data = data
 
     def rows(self, kind: str, offset: int, limit: int) -> tuple[list[dict[str, Any]], int]:
         """Return the same as the data plane."""
-        result = self._ask(op=kind, offset=offset, limit=limit)
+        result = ask(self._data, kind, offset=offset, limit=limit)
         return result["rows"], result["total_count"]
 
     def metrics(self) -> dict[str, int]:
         """Return the same as the data plane."""
-        return self._ask(op="metrics")
+        return dict(ask(self._data, "metrics"))

@@ -62,8 +62,10 @@ def owners(draw: st.DrawFn) -> OwnerConfig:
     if digest == "week":
         known["weekday"] = draw(st.sampled_from(["mon", "thu", "sun"]))
     if digest == "none" and draw(st.booleans()):
-        known |= draw(st.sampled_from([{"most": 1}, {"most": 2}, {"most_in_all": 2}, {"most": 2, "most_in_all": 3}]))
-        known["per_s"] = draw(st.sampled_from([900.0, 3600.0, 7200.0]))
+        known |= {"most": draw(st.integers(1, 3)), "per_s": draw(st.sampled_from([900.0, 3600.0, 7200.0]))}
+        known["most_in_all"] = draw(st.none() | st.integers(known["most"], 4))
+        if known["most_in_all"] and draw(st.booleans()):
+            del known["most"]
     return OwnerConfig(**known)
 
 

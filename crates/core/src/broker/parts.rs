@@ -89,8 +89,7 @@ impl Arrived<'_> {
     /// The body alone, for an output that writes it from where it is.
     pub fn into_body(self) -> SharedBody {
         let joined = self.into_joined();
-        let (start, end) = (joined.route + joined.properties, joined.bytes.len());
-        SharedBody { bytes: Arc::new(joined.bytes), start, end }
+        SharedBody::rest(Arc::new(joined.bytes), joined.route + joined.properties)
     }
 }
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
-from tamis.adapters.options import SourceOptions
+from tamis.adapters.options import SourceOptions, TopicFieldOptions
 from tamis.adapters.properties import Property
 from tamis.adapters.rows import Row
 from tamis.errors import AdapterError
@@ -82,12 +82,13 @@ class Source(ABC):
 
     def _check_topic_field(self) -> None:
         """Check that the option `topic_field` names a property that may be text, where the properties are known."""
-        named = getattr(self.options, "topic_field", None)
+        named = self.options.topic_field if isinstance(self.options, TopicFieldOptions) else None
         if named is None or isinstance(self.properties, str):
             return
         texts = [one.name for one in self.properties if one.kind in ("text", "texts")]
         headers = [one.name for one in self.properties if one.kind == "headers"]
-        if named not in texts and not any(named.startswith(f"{one}.") and named != f"{one}." for one in headers):
+        of, _, header = named.partition(".")
+        if named not in texts and not (of in headers and header):
             known = ", ".join([*texts, *(f"{one}.NAME" for one in headers)])
             raise AdapterError(f"topic_field: expected one of {known}, not '{named}'")
 

@@ -281,7 +281,7 @@ mod tests {
             let bytes = Arc::new(whole.clone());
             for number in 0..3_u8 {
                 buffer.tail().extend_from_slice(&[number; 5]);
-                buffer.append_body(7, SharedBody { bytes: Arc::clone(&bytes), start, end: bytes.len() }, frame_max);
+                buffer.append_body(7, SharedBody::rest(Arc::clone(&bytes), start), frame_max);
                 expected.extend_from_slice(&[number; 5]);
                 put_body(&mut expected, 7, &whole[start..], frame_max);
                 assert_eq!(buffer.len(), expected.len());

@@ -58,6 +58,12 @@ pub(crate) struct SharedBody {
 }
 
 impl SharedBody {
+    /// The body that begins at `start` and is the rest of `bytes`.
+    pub fn rest(bytes: Arc<Vec<u8>>, start: usize) -> Self {
+        let end = bytes.len();
+        Self { bytes, start, end }
+    }
+
     /// The body.
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.start..self.end]

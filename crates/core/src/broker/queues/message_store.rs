@@ -274,9 +274,7 @@ impl MessageStore {
     pub fn shared_body(&self, id: MessageId) -> Option<SharedBody> {
         let message = &self.messages[id];
         match &message.bytes {
-            Some(MessageBytes::Shared(bytes)) => {
-                Some(SharedBody { bytes: Arc::clone(bytes), start: message.body as usize, end: bytes.len() })
-            }
+            Some(MessageBytes::Shared(bytes)) => Some(SharedBody::rest(Arc::clone(bytes), message.body as usize)),
             _ => None,
         }
     }

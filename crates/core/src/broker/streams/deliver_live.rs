@@ -208,10 +208,7 @@ impl Broker {
             let parts = Parts { properties: &properties, ..record.parts(bytes) };
             let shared = match front {
                 Front::Own(_) => None,
-                Front::Shared(bytes) => {
-                    let (start, end) = (bytes.len() - record.body.len(), bytes.len());
-                    Some(SharedBody { bytes: Arc::clone(bytes), start, end })
-                }
+                Front::Shared(bytes) => Some(SharedBody::rest(Arc::clone(bytes), bytes.len() - record.body.len())),
             };
             for slot in &askers {
                 *count -= usize::from(self.deliver_to_live(*slot, sequence, &record, (&parts, shared.as_ref())));

@@ -10,7 +10,6 @@
 //! Readers at the end of a stream are live (`deliver_live.rs`): what comes is matched once for all of them, and delivered from memory.
 //! The others read the log, each for itself, and pass over what cannot satisfy their queries (`skipping.rs`). That is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -57,32 +56,6 @@ pub(super) const MISSED: &str = "x-stream-missed";
 
 /// The log of a new stream, its directory, and the id that its definition will have.
 pub(crate) type NewLog = (Log, PathBuf, DefinitionId);
-
-/// The bytes of a record that is read: a large one is written from where it is.
-enum RecordBytes<'a> {
-    Own(&'a [u8]),
-    /// The memory that has it, and where it is.
-    Shared(&'a Arc<Vec<u8>>, Range<usize>),
-}
-
-impl<'a> RecordBytes<'a> {
-    fn bytes(&self) -> &'a [u8] {
-        match self {
-            Self::Own(bytes) => bytes,
-            Self::Shared(memory, range) => &memory[range.clone()],
-        }
-    }
-
-    /// The body of this size, which the record ends with, if it is written from where it is.
-    fn shared_body(&self, size: usize) -> Option<SharedBody> {
-        match self {
-            Self::Own(_) => None,
-            Self::Shared(memory, Range { end, .. }) => {
-                Some(SharedBody { bytes: Arc::clone(memory), start: end - size, end: *end })
-            }
-        }
-    }
-}
 
 impl Broker {
     /// Open the log of a recovered queue of type stream.
@@ -272,11 +245,11 @@ impl Broker {
                     let (sequence, bytes) = (record.sequence, record.body.len());
                     let reading = (&mut *missed, named.as_deref_mut());
                     awaits_memory = !if bytes < SHARED_BYTES_MIN {
-                        self.read_record(slot, filter.as_ref(), reading, sequence, RecordBytes::Own(record.body))
+                        self.read_record(slot, filter.as_ref(), reading, sequence, (record.body, None))
                     } else {
-                        let (memory, range) = cursor.last_body(bytes).unwrap_or_default();
-                        let shared = RecordBytes::Shared(&memory, range);
-                        self.read_record(slot, filter.as_ref(), reading, sequence, shared)
+                        let (bytes, range) = cursor.last_body(bytes).unwrap_or_default();
+                        let shared = SharedBody { bytes, start: range.start, end: range.end };
+                        self.read_record(slot, filter.as_ref(), reading, sequence, (shared.body(), Some(&shared)))
                     };
                     *awaited_bytes = if awaits_memory { bytes } else { 0 };
                     if awaits_memory {
@@ -380,9 +353,8 @@ impl Broker {
         filter: Option<&ConsumerFilter>,
         (missed, named): (&mut u64, Option<&mut NamedReader>),
         sequence: Sequence,
-        taken: RecordBytes<'_>,
+        (bytes, shared): (&[u8], Option<&SharedBody>),
     ) -> bool {
-        let bytes = taken.bytes();
         let Ok(record) = StreamRecord::decode(bytes) else {
             *missed += 1;
             self.report_lost(self.clients[slot].queue, format!("record {sequence} is no message"));
@@ -405,7 +377,8 @@ impl Broker {
         let redelivered = named.is_some_and(|named| named.deliver(sequence));
         let properties = annotated(record.properties, sequence, std::mem::take(missed));
         let parts = Parts { properties: &properties, ..record.parts(bytes) };
-        self.write_record(slot, sequence, (&parts, taken.shared_body(parts.body.len()).as_ref()), redelivered);
+        let shared = shared.map(|it| SharedBody { start: it.end - parts.body.len(), ..it.clone() });
+        self.write_record(slot, sequence, (&parts, shared.as_ref()), redelivered);
         true
     }
 

@@ -94,7 +94,7 @@ class AmqpSource(LiveSource):
         try:
             wait_s = WAIT_S if self._is_connected() else FIRST_WAIT_S
             self._connect(spool)
-            has_more = self._receive(wait_s)
+            has_more = receive(self._connection, self._arrived, self._prefetch, wait_s)
             self._store(spool)
         except AdapterError:
             raise
@@ -102,20 +102,6 @@ class AmqpSource(LiveSource):
             self._drop()
             raise LookError(f"{_shown(self.options.url)}: {_reason(error)}") from error
         return has_more
-
-    def _receive(self, wait_s: float) -> bool:
-        """Receive messages until none comes for a while, at first for `wait_s`. Return whether there may be more."""
-        now = time.monotonic()
-        until, end = now + wait_s, now + LOOK_S_MAX
-        while len(self._arrived) < self._prefetch and now < until:
-            count = len(self._arrived)
-            self._connection.process_data_events(time_limit=until - now)
-            now = time.monotonic()
-            if now >= end:
-                return True
-            if len(self._arrived) > count:
-                until = now + WAIT_S
-        return len(self._arrived) >= self._prefetch
 
     def look_for(self, count: int) -> Iterator[Item]:
         """Implement `LiveSource.look_for`; the messages go back to the queue."""
@@ -264,6 +250,29 @@ class AmqpSource(LiveSource):
         parameters.socket_timeout = parameters.blocked_connection_timeout = TIMEOUT_S
         parameters.stack_timeout = TIMEOUT_S
         return parameters
+
+
+def receive(connection: Any, arrived: list[Any], count_max: int, first_wait_s: float, wait_s: float = WAIT_S) -> bool:
+    """Let messages arrive until there are `count_max`, or none comes for a while. Return whether there may be more.
+
+    Args:
+        connection: the connection of pika.
+        arrived: where its callback puts them.
+        count_max: how many there may be.
+        first_wait_s: the time for which the first is waited for.
+        wait_s: the time for which each further one is waited for.
+    """
+    now = time.monotonic()
+    until, end = now + first_wait_s, now + max(first_wait_s, LOOK_S_MAX)
+    while len(arrived) < count_max and now < until:
+        count = len(arrived)
+        connection.process_data_events(time_limit=until - now)
+        now = time.monotonic()
+        if len(arrived) > count:
+            if now >= end:
+                return True
+            until = now + wait_s
+    return len(arrived) >= count_max
 
 
 def _pika() -> Any:

@@ -8,15 +8,13 @@ Source: RabbitMQ's documentation of streams over AMQP 0-9-1 (the argument and th
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 
 from tamis.adapters.rows import digest_of
-from tamis.adapters.sources.live.amqp import OFFSET, WAIT_S, AmqpSource
+from tamis.adapters.sources.live.amqp import FIRST_WAIT_S, OFFSET, AmqpSource, receive
 from tamis.adapters.sources.live.spool import Item, Spool
-from tamis.errors import AdapterError
 
 TEST_S: Final = 5.0
 """The time that a test waits for messages."""
@@ -78,11 +76,7 @@ class AmqpStreamSource(AmqpSource):
         channel.basic_consume(
             self.options.queue, lambda _, *message: found.append(message), arguments={OFFSET: "first"}
         )
-        end, before = time.monotonic() + TEST_S, -1
-        while len(found) < count and time.monotonic() < end and len(found) != before:
-            before = len(found) or -1
-            channel.connection.process_data_events(time_limit=10 * WAIT_S)
-        for method, properties, body in found:
-            if OFFSET not in (properties.headers or {}):
-                raise AdapterError(f"queue: '{self.options.queue}' is not a stream: use type = 'amqp'")
-            yield method, properties, body
+        receive(channel.connection, found, count, TEST_S, FIRST_WAIT_S)
+        if found:
+            self._check_kind(found[0][1])
+        yield from found
