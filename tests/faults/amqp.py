@@ -66,6 +66,8 @@ class Client:
         except OSError as error:
             raise BrokerGoneError(str(error)) from error
         _OPEN.add(self)
+        self._arrivals = select.poll()  # unlike `select`, for any number of open files
+        self._arrivals.register(self._socket, select.POLLIN)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._left = bytearray()
         self.send_bytes(b"AMQP\x00\x00\x09\x01")
@@ -153,7 +155,7 @@ class Client:
         return 8 + int.from_bytes(self._left[3:7], "big") if len(self._left) >= 8 else 8
 
     def _receive(self, timeout_s: float) -> None:
-        if not select.select([self._socket], [], [], timeout_s)[0]:
+        if not self._arrivals.poll(timeout_s * 1000):
             return
         try:
             data = self._socket.recv(READ_BYTES)

@@ -442,11 +442,14 @@ print("done", flush=True)
 """
 
 
+MAILS, KILLS = times("TAMIS_MAILS", 400, 10_000), times("TAMIS_MAIL_KILLS", 10, 20)
+
+
+@pytest.mark.timeout(120 + MAILS // 5)
 def test_a_bad_server_and_a_killed_sender_lose_nothing(store: Store, inbox: Inbox, serve: Serve) -> None:
     """Drops after the text, 5xx, kill -9, and a mail that the server never takes."""
-    count, kills = times("TAMIS_MAILS", 400, 10_000), times("TAMIS_MAIL_KILLS", 10, 20)
     chance = random.Random(seed := random.randrange(2**32))
-    print(f"{count} mails, {kills} kills, seed {seed}")
+    print(f"{MAILS} mails, {KILLS} kills, seed {seed}")
     drops = set()
 
     def answer(number: int) -> str:
@@ -457,11 +460,11 @@ def test_a_bad_server_and_a_killed_sender_lose_nothing(store: Store, inbox: Inbo
         return "554 5.0.0 not now" if luck < 0.15 else "250 OK"
 
     inbox.answer = answer
-    fill(store, count, deliveries=("mail",))
+    fill(store, MAILS, deliveries=("mail",))
     wanted = _wanted(store)
     inbox.poison.add(poison := min(wanted))
     command = [sys.executable, "-c", SENDER, str(store.path), str(serve())]
-    for _ in range(kills):
+    for _ in range(KILLS):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         process.stdout.readline()
@@ -470,13 +473,13 @@ def test_a_bad_server_and_a_killed_sender_lose_nothing(store: Store, inbox: Inbo
         process.communicate()
     assert store.counts().deliveries_pending > 0, "every kill came too late to prove anything"
     subprocess.run(command, check=True, capture_output=True)
-    dead = {f"<{it.notification_id}@tamis.invalid>" for it in store.deliveries(state="dead", limit=count)}
+    dead = {f"<{it.notification_id}@tamis.invalid>" for it in store.deliveries(state="dead", limit=MAILS)}
     # Of ten thousand mails, the server refuses or drops about one five times by chance.
     assert poison in dead
     assert all(inbox.failed[mail] >= 5 for mail in dead)
     assert set(inbox.ids) - dead == wanted - dead
-    assert inbox.ids.total() - len(set(inbox.ids)) <= len(drops) + kills
-    assert store.counts().deliveries_delivered == count - len(dead)
+    assert inbox.ids.total() - len(set(inbox.ids)) <= len(drops) + KILLS
+    assert store.counts().deliveries_delivered == MAILS - len(dead)
 
 
 def test_an_owner_gets_some_mails_at_their_address_and_the_others_as_one(

@@ -161,6 +161,20 @@ def test_a_checkpoint_that_was_removed_is_read_again_and_adds_nothing(workshop: 
     assert outbox(workshop.store) == found != []
 
 
+@pytest.mark.parametrize("left", [".0.8c1e.tmp", ".0.8c1e.tmp .0.8c1e.tmp.crc"])
+def test_a_run_that_was_killed_while_it_wrote_its_first_offsets_is_begun_again(workshop: Workshop, left: str) -> None:
+    workshop.store.add_queries(QUERIES)
+    write_lines(workshop.folder / "lines", range(3))
+    workshop.adapter("lines", "jsonl", workshop.folder / "lines")
+    offsets = workshop.folder / "checkpoints" / "lines" / "offsets"
+    offsets.mkdir(parents=True)
+    for name in left.split():
+        (offsets / name).write_text("v1")
+    summary = workshop.run()
+    assert (summary.read, summary.failed) == (3, {})
+    assert workshop.run().read == 0
+
+
 def test_the_advice_for_a_file_that_was_replaced_is_right(workshop: Workshop) -> None:
     """New messages are notified once, also at the bytes of earlier ones, and what stayed in its place is not again."""
     path, mail_file = workshop.folder / "in.jsonl", workshop.folder / "mail" / "a.eml"

@@ -76,6 +76,7 @@ class AdapterStream:
         self._checkpoint, self._on_batch = checkpoint, on_batch
         self._gate = threading.Lock()  # held while a batch is processed
         self._stopping = threading.Event()
+        forget_torn_start(checkpoint)
         writer = frame.writeStream.foreachBatch(self._process).option("checkpointLocation", str(checkpoint))
         timed = (
             writer.trigger(availableNow=True)
@@ -115,6 +116,18 @@ class AdapterStream:
             raise StreamStoppedError
         with self._gate:
             self._on_batch(checkpoint_id(self._checkpoint), frame, batch_id)
+
+
+def forget_torn_start(checkpoint: Path) -> None:
+    """Remove what a kill left of the very first batch; Spark refuses it as the checkpoint of something else.
+
+    Spark writes the offsets of a batch to a hidden file, and then renames it. Nothing is removed if a batch was begun.
+    """
+    offsets = checkpoint / "offsets"
+    names = [path.name for path in offsets.iterdir()] if offsets.is_dir() else []
+    if all(name.startswith(".") for name in names):
+        for name in names:
+            (offsets / name).unlink(missing_ok=True)
 
 
 def checkpoint_id(checkpoint: Path) -> str:
