@@ -20,8 +20,8 @@ WORKERS ?= 3
 # Tests that hold the clock to a bound are left out: measuring makes everything slower.
 COVERAGE_TESTS ?= not spark and not serial
 BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/cut_%.py benchmarks/write_%.py, $(wildcard benchmarks/*.py))
-FAULT_TESTS := tests/faults tests/model tests/notify/test_killed.py tests/notify/test_smtp.py tests/test_bombs.py \
-	tests/broker/test_illegal_order.py tests/broker/test_query_bombs.py
+FAULT_TESTS := tests/faults tests/model tests/notify/test_killed.py tests/notify/test_smtp.py \
+	tests/notify/test_webhook.py tests/test_bombs.py tests/broker/test_illegal_order.py tests/broker/test_query_bombs.py
 FUZZ_TARGETS := selector boolean topic snapshot amqp
 
 VENV := $(CURDIR)/.venv

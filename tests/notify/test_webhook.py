@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hmac
 import json
+import random
+import subprocess
+import sys
 import threading
 import time
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,11 +25,13 @@ from tamis.errors import ConfigError
 from tamis.notify.channels.webhook import WebhookChannel, signature
 from tamis.notify.engine import DeliveryCounts, NotificationEngine
 from tamis.store import DueDelivery, NotificationRecord, Store
+from tests.faults.promises import times
 from tests.notify.conftest import Clock
 from tests.store.rows import fill
 
 SECRET, OLD = bytes(range(32)), bytes(range(100, 124))
 Answer = tuple[int, dict[str, str]]
+HOOKS, KILLS = times("TAMIS_HOOKS", 400, 10_000), times("TAMIS_HOOK_KILLS", 10, 20)
 
 
 class Receiver:
@@ -35,7 +41,9 @@ class Receiver:
         self.received: list[tuple[dict[str, str], bytes]] = []
         self.answer: Callable[[int], Answer] = lambda number: (204, {})
         self.answer_after_s = 0.0
-        self.hang_up_at = ""
+        self.hangs_up: Callable[[str], bool] = lambda _id: False
+        self.poison = ""
+        self.refused: Counter[str] = Counter()
         self.port = 0
 
     @property
@@ -55,10 +63,13 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             receiver.received.append((dict(self.headers.items()), body))
             time.sleep(receiver.answer_after_s)
-            if self.headers["webhook-id"] == receiver.hang_up_at:
+            if receiver.hangs_up(self.headers["webhook-id"]):
                 self.close_connection = True
                 return
             status, headers = receiver.answer(len(receiver.received))
+            if self.headers["webhook-id"] == receiver.poison:
+                status = 500
+            receiver.refused[self.headers["webhook-id"]] += status >= 400
             text = b"no room\nhere" if status >= 400 else b""
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(text))}.items():
@@ -172,15 +183,93 @@ def test_no_server_and_a_server_that_hangs_cost_no_try(store: Store, clock: Cloc
 
 def test_one_over_which_the_server_hangs_up_holds_up_no_other(store: Store, clock: Clock, receiver: Receiver) -> None:
     fill(store, 4, deliveries=("hook",))
-    receiver.hang_up_at = min(store.notification_ids())
+    dropped = min(store.notification_ids())
+    receiver.hangs_up = dropped.__eq__
     engine = engine_of(store, clock, receiver.port)
     assert "hook" in engine.deliver_pending().troubles
     for _ in range(6):
         clock.move(2)
         engine.deliver_pending()
-    states = {row.state for row in store.deliveries() if row.notification_id != receiver.hang_up_at}
+    states = {row.state for row in store.deliveries() if row.notification_id != dropped}
     assert states == {"delivered"}
     assert len(set(receiver.ids)) == 4
+
+
+SENDER = """
+import sys
+from tamis.config.deliveries import WebhookDelivery
+from tamis.notify.channels.webhook import WebhookChannel
+from tamis.notify.engine import NotificationEngine
+from tamis.store import Store
+
+before = []
+
+async def post_one_before(self, delivery, sent):
+    before.append(delivery)
+    if len(before) > 5:
+        await post(self, before.pop(0), sent)
+
+post = WebhookChannel._post
+if "careless" in sys.argv[3:]:
+    WebhookChannel._post = post_one_before
+config = WebhookDelivery.model_validate({"name": "hook", "type": "webhook", "url": sys.argv[2], "tries": 5,
+    "secret_env": ["NEW_SECRET"], "back_off_s": [0.001]})
+with Store.open(sys.argv[1]) as store:
+    engine = NotificationEngine(store, [config])
+    print("ready", flush=True)
+    while store.counts().deliveries_pending:
+        engine.deliver_pending()
+"""
+
+
+def send_and_kill(store: Store, receiver: Receiver, chance: random.Random, kills: int, *kind: str) -> None:
+    """Deliver everything with a sender that is killed again and again, and at last is not."""
+    command = [sys.executable, "-c", SENDER, str(store.path), f"http://127.0.0.1:{receiver.port}/hook", *kind]
+    for _ in range(kills):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(chance.uniform(0.02, 0.1))
+        process.kill()
+        process.communicate()
+    assert store.counts().deliveries_pending > 0, "every kill came too late to prove anything"
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.mark.timeout(120 + HOOKS // 5)
+def test_a_bad_server_and_a_killed_sender_lose_no_call(store: Store, receiver: Receiver) -> None:
+    """Connections that end before the answer, 500, kill -9, and a call that is always refused."""
+    chance = random.Random(seed := random.randrange(2**32))
+    print(f"{HOOKS} calls, {KILLS} kills, seed {seed}")
+    dropped: Counter[str] = Counter()
+
+    def hangs_up(key: str) -> bool:
+        drops = key != receiver.poison and chance.random() < 0.10
+        dropped[key] += drops
+        return drops
+
+    receiver.hangs_up = hangs_up
+    receiver.answer = lambda _number: (500 if chance.random() < 0.05 else 204, {})
+    fill(store, HOOKS, deliveries=("hook",))
+    wanted = store.notification_ids()
+    receiver.poison = min(wanted)
+    send_and_kill(store, receiver, chance, KILLS)
+    dead = {it.notification_id for it in store.deliveries(state="dead", limit=HOOKS)}
+    calls = Counter(receiver.ids)
+    assert receiver.poison in dead
+    assert all(calls[key] >= 5 for key in dead)
+    assert set(calls) == wanted
+    assert store.counts().deliveries_delivered == HOOKS - len(dead)
+    taken = calls - receiver.refused  # also those without an answer
+    assert taken.total() - len(taken) <= dropped.total() + KILLS
+    bodies = {(headers["webhook-id"], body) for headers, body in receiver.received}
+    assert len(bodies) == HOOKS, "a call that is repeated says the same"
+
+
+def test_control_a_sender_that_notes_calls_before_it_makes_them_loses(store: Store, receiver: Receiver) -> None:
+    fill(store, 400, deliveries=("hook",))
+    send_and_kill(store, receiver, random.Random(1), 4, "careless")
+    assert len(store.notification_ids() - set(receiver.ids)) > 5  # the last five are never made
 
 
 def test_a_stop_gives_up_a_request_under_way(store: Store, clock: Clock, receiver: Receiver) -> None:
