@@ -9,6 +9,7 @@ import select
 import socket
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -320,7 +321,37 @@ class Publisher(threading.Thread):
             self._ledger.confirmed.add(self._tags.pop(it))
 
 
-class Consumer(threading.Thread):
+class ClientThread(threading.Thread, ABC):
+    """Uses a client in a thread of its own, step by step, until stopped or the broker goes."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(daemon=True)
+        self._client = client
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """End after the step in progress, and close the socket."""
+        self._stopping.set()
+        self.join(30)
+
+    def run(self) -> None:
+        """Until stopped or the broker goes."""
+        with contextlib.suppress(BrokerGoneError, BrokerClosedError):
+            while not self._stopping.is_set():
+                self.step()
+        self.close()
+
+    @abstractmethod
+    def step(self) -> None:
+        """Do a part of the work that takes less than a second."""
+
+    def close(self) -> None:
+        """Close the socket, as the system does for a client that dies."""
+        with contextlib.suppress(OSError):
+            self._client.close()
+
+
+class Consumer(ClientThread):
     """Takes what a queue delivers, until stopped or the broker goes.
 
     Args:
@@ -340,36 +371,25 @@ class Consumer(threading.Thread):
         no_ack: bool = False,
         identity: str = "",
     ) -> None:
-        super().__init__(daemon=True)
-        self._client = Client(port, identity=identity)
+        super().__init__(Client(port, identity=identity))
         self._client.call(commands.Basic.Qos(prefetch_count=prefetch), "Basic.QosOk")
         self._client.send(commands.Basic.Consume(queue=queue, no_ack=no_ack))
         self._ledger, self._ack_every, self._rejects = ledger, ack_every, rejects
-        self._stopping = threading.Event()
+        self._method: Any = None
         self.redelivered: list[bool] = []
         self.bodies: list[str] = []
 
-    def stop(self) -> None:
-        """Close the socket."""
-        self._stopping.set()
-        self.join(30)
-
-    def run(self) -> None:
-        """Until stopped or the broker goes."""
-        method = None
-        with contextlib.suppress(BrokerGoneError, BrokerClosedError):
-            while not self._stopping.is_set():
-                for value in self._client.frames(0.05):
-                    if getattr(value, "name", "") == "Basic.Deliver":
-                        method = value
-                    elif isinstance(value, ContentBody) and method is not None:
-                        self._ledger.delivered.append(value.value.decode().rstrip(PAD))
-                        self.bodies.append(value.value.decode())
-                        self.redelivered.append(method.redelivered)
-                        if self._ack_every and method.delivery_tag % self._ack_every == 0:
-                            self._settle(method.delivery_tag)
-        with contextlib.suppress(OSError):
-            self._client.close()
+    def step(self) -> None:
+        """Take what has come."""
+        for value in self._client.frames(0.05):
+            if getattr(value, "name", "") == "Basic.Deliver":
+                self._method = value
+            elif isinstance(value, ContentBody) and self._method is not None:
+                self._ledger.delivered.append(value.value.decode().rstrip(PAD))
+                self.bodies.append(value.value.decode())
+                self.redelivered.append(self._method.redelivered)
+                if self._ack_every and self._method.delivery_tag % self._ack_every == 0:
+                    self._settle(self._method.delivery_tag)
 
     def _settle(self, tag: int) -> None:
         if self._rejects:
@@ -378,29 +398,16 @@ class Consumer(threading.Thread):
             self._client.send(commands.Basic.Ack(tag, multiple=True))
 
 
-class Getter(threading.Thread):
+class Getter(ClientThread):
     """Fetches one message of a queue after the other with basic.get, and acknowledges each, until the broker goes."""
 
     def __init__(self, port: int, queue: str, ledger: Ledger) -> None:
-        super().__init__(daemon=True)
-        self._client, self._queue, self._ledger = Client(port), queue, ledger
-        self._stopping = threading.Event()
+        super().__init__(Client(port))
+        self._queue, self._ledger = queue, ledger
 
-    def stop(self) -> None:
-        """Close the socket."""
-        self._stopping.set()
-        self.join(30)
-
-    def run(self) -> None:
-        """Until stopped or the broker goes."""
-        with contextlib.suppress(BrokerGoneError, BrokerClosedError):
-            while not self._stopping.is_set():
-                self._client.send(commands.Basic.Get(queue=self._queue))
-                self._take()
-        with contextlib.suppress(OSError):
-            self._client.close()
-
-    def _take(self) -> None:
+    def step(self) -> None:
+        """Ask for a message, and take it."""
+        self._client.send(commands.Basic.Get(queue=self._queue))
         tag = 0
         while not self._stopping.is_set():
             for value in self._client.frames(0.05):

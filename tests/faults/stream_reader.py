@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +10,7 @@ from pamqp import commands
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
-from tests.faults.amqp import PAD, BrokerClosedError, BrokerGoneError, Client
+from tests.faults.amqp import PAD, Client, ClientThread
 
 QUIET_S = 2.0
 """A reader to whom no message came for this time has all that it will get."""
@@ -59,7 +57,7 @@ class Reading:
         return [f"{len(numbers)} numbers {what}: {numbers[:3]}" for what, numbers in found.items() if numbers]
 
 
-class StreamReader(threading.Thread):
+class StreamReader(ClientThread):
     """Reads a stream and acknowledges each message once it is noted, until it is stopped or the broker goes.
 
     Args:
@@ -68,27 +66,17 @@ class StreamReader(threading.Thread):
     """
 
     def __init__(self, port: int, queue: str, reading: Reading, *, name: str = "", start: str = "first") -> None:
-        super().__init__(daemon=True)
-        self._client = Client(port)
+        super().__init__(Client(port))
         self._client.call(commands.Basic.Qos(prefetch_count=50), "Basic.QosOk")
         arguments = {"x-stream-offset": start} | ({"x-stream-reader": name} if name else {})
         self._client.send(commands.Basic.Consume(queue=queue, arguments=arguments))
         self._reading = reading
-        self._stopping = threading.Event()
         self._tag = self._number = self._last = 0
         self._redelivered = False
 
-    def stop(self) -> None:
-        """Close the socket."""
-        self._stopping.set()
-        self.join(30)
-
-    def run(self) -> None:
-        """Until stopped or the broker goes."""
-        with contextlib.suppress(BrokerGoneError, BrokerClosedError):
-            while not self._stopping.is_set():
-                self.take(0.05)
-        self.close()
+    def step(self) -> None:
+        """Note what has come."""
+        self.take(0.05)
 
     def take(self, timeout_s: float) -> int:
         """Note what has come, after waiting at most `timeout_s` for the first; return the number of messages."""
@@ -104,10 +92,6 @@ class StreamReader(threading.Thread):
                 self._client.send(commands.Basic.Ack(self._tag))
                 count += 1
         return count
-
-    def close(self) -> None:
-        """Close the socket, as the system does for a client that dies."""
-        self._client.close()
 
     def _note(self, body: str) -> None:
         if self._last and self._number != self._last + 1:
