@@ -66,7 +66,11 @@ def run_with_bad_sync(folder: Path, fault: str, ledger: Ledger) -> BadSync | Non
     with IdleLoop() as idle:
         try:
             with broker.start():
-                publisher = Publisher(broker.port, QUEUE, "p", ledger, window=20)
+                try:
+                    publisher = Publisher(broker.port, QUEUE, "p", ledger, window=20)
+                except BrokerGoneError:
+                    broker.wait(ENDS_S_MAX)  # it says why, and ends by itself
+                    raise
                 publisher.start()
                 injected_at = wait_for_fault(trace)
                 ended_at = wait_for_end(broker, injected_at)
