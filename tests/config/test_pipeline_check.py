@@ -97,6 +97,12 @@ def test_the_topic_of_a_message_is_one_of_its_properties(folder: Path) -> None:
     assert problem == f"pipeline.toml, line 8: {expected}, not 'newsgroups'"
 
 
+def test_a_further_name_is_one_of_a_property(folder: Path) -> None:
+    assert _problems(folder, 'path = "mail/"', 'path = "mail/"\nfields = "by=author"') == []
+    (problem,) = _problems(folder, '"by=author"', '"by"')
+    assert problem == "pipeline.toml, line 8: fields: expected new=old, not 'by'"
+
+
 def test_what_a_run_would_remove_is_not_checked(folder: Path) -> None:
     assert _problems(folder) == []
     config = PipelineConfig.load(folder / "pipeline.toml")

@@ -29,6 +29,7 @@ from tamis.adapters.sources.mbox import unescape
 from tamis.errors import ConfigError, StoreBusyError, StoreError, TamisError
 from tamis.spark import Pipeline, Progress
 from tamis.store import BatchCounts, BatchResult, Store, batches, sqlite_file
+from tests.adapters.reading import join_mbox
 from tests.free_port import free_port
 
 from .conftest import Workshop
@@ -94,6 +95,18 @@ def test_the_outbox_equals_brute_force_and_a_second_run_adds_nothing(workshop: W
 
     again = workshop.run()
     assert (again.read, again.notifications, outbox(workshop.store)) == (0, 0, found)
+
+
+def test_a_query_asks_for_the_further_name_of_a_header(workshop: Workshop) -> None:
+    workshop.store.add_query(tamis.QuerySpec("acme", "ticker = 'ACME' AND author = by"))
+    mails = [
+        b"From: a@example.org\nX-Ticker: %s\n\n%d\n" % (ticker, number)
+        for number, ticker in enumerate([b"ACME", b"XYZ"])
+    ]
+    (workshop.folder / "inbox").write_bytes(join_mbox(mails))
+    workshop.adapter("inbox", "mbox", workshop.folder / "inbox")
+    workshop.toml += 'fields = "by=author, ticker=header.x-ticker"\n'
+    assert workshop.run().notifications == 1
 
 
 def test_a_hierarchy_that_changes_counts_from_the_next_batch_on(workshop: Workshop) -> None:

@@ -100,9 +100,9 @@ def data_sources() -> list[type[TamisDataSource]]:
 
 
 def _properties_type(source: Source) -> DataType:
-    if isinstance(source.properties, str):
-        return {"json": StringType(), "variant": VariantType()}[source.properties]
-    return StructType([StructField(known.name, _TYPES[known.kind]) for known in source.properties])
+    if isinstance(source.table, str):
+        return {"json": StringType(), "variant": VariantType()}[source.table]
+    return StructType([StructField(known.name, _TYPES[known.kind]) for known in source.table])
 
 
 class BatchReader(DataSourceReader):

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from tamis.adapters.options import TopicFieldOptions, option
-from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, document_of, signature_of, topic_of
+from tamis.adapters.options import PropertyOptions, option
+from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, document_of, new_names, signature_of, topic_of
 from tamis.adapters.xml import DEPTH_MAX
 
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
@@ -22,20 +22,18 @@ class LineError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JsonRowOptions(TopicFieldOptions):
+class JsonRowOptions(PropertyOptions):
     """The options of sources whose messages are JSON objects, or become some.
 
     Attributes:
         body_field: the member that is the body.
         id_field: the member that names the message: one with a known value of it is the same message.
         id_space: where the values of that member are known: sources with another one may use the same values.
-        fields: new names of members: ``price=amount.value,buyer=user``.
     """
 
     body_field: str | None = option(None)
     id_field: str | None = option(None)
     id_space: str | None = option(None)
-    fields: str | None = option(None)
 
 
 def json_row(
@@ -100,15 +98,8 @@ def text_or_base64(content: bytes) -> str:
 
 
 def renamed(properties: dict[str, Any], fields: str | None) -> dict[str, Any]:
-    """Return the members with the new names of the option `fields`; one below others is copied, others are moved.
-
-    Raises:
-        LineError: the option is not a list of ``new=old``.
-    """
-    for pair in filter(None, (fields or "").split(",")):
-        new, sign, old = (part.strip() for part in pair.partition("="))
-        if not (new and sign and old):
-            raise LineError(f"option fields: expected new=old, not '{pair}'")
+    """Return the members with the new names of the option `fields`; one below others is copied, others are moved."""
+    for new, old in new_names(fields):
         if old in properties:
             properties[new] = properties.pop(old)
         else:

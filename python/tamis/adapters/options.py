@@ -109,14 +109,16 @@ class SourceOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopicFieldOptions(SourceOptions):
-    """The options of sources whose messages may say their topic themselves.
+class PropertyOptions(SourceOptions):
+    """The options of sources that give properties another meaning, or another name.
 
     Attributes:
         topic_field: the property that is the topic, where it is text; of a list, its first text.
+        fields: further names of properties: ``price=amount.value,buyer=user``.
     """
 
     topic_field: str | None = option(None)
+    fields: str | None = option(None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +134,7 @@ class PathOptions(SourceOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileOptions(PathOptions, TopicFieldOptions):
+class FileOptions(PathOptions, PropertyOptions):
     """The options of sources of files.
 
     Attributes:

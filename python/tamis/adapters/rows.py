@@ -4,6 +4,7 @@ A row is a message or a dead letter, which is a message that could not be read, 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tamis.adapters.mail.message import MailError, read_mail
 from tamis.adapters.xml import to_xml
+from tamis.errors import AdapterError
 from tamis.words import Signature
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ def mail_row(
     *,
     topic: str,
     topic_field: str | None = None,
+    fields: str | None = None,
     source: str | None,
     stop_words: frozenset[str] | None = None,
     xml: bool = False,
@@ -99,6 +102,7 @@ def mail_row(
         offset: where the message begins in the file.
         topic: the topic, where `topic_field` names none.
         topic_field: the property that is the topic, see `topic_of`.
+        fields: further names of properties, see `with_names`.
         source: the property of that name.
         stop_words: the words that the signature leaves out; None makes no signature.
         xml: whether to make the document.
@@ -111,15 +115,16 @@ def mail_row(
     except MailError as error:
         return Row(partition, offset, digest, topic, error=str(error), raw=raw, identity=digest)
     topic = topic_of(mail.properties, topic_field, topic)
+    properties = with_names(mail.properties, fields)
     signature = signature_of(mail.body, stop_words)
-    document = document_of(mail.properties, mail.body, xml)
+    document = document_of(properties, mail.body, xml)
     header = list(mail.properties["header"].items())
     return Row(
         partition,
         offset,
         digest,
         topic,
-        {**mail.properties, "header": header},
+        {**properties, "header": header},
         mail.body,
         document,
         signature,
@@ -166,12 +171,51 @@ def topic_of(properties: Mapping[str, Any], field: str | None, topic: str) -> st
     """
     if field is None:
         return topic
+    value = _value_of(properties, field)
+    texts = value if isinstance(value, list) else [value]
+    return next((text for text in texts if isinstance(text, str) and text), topic)
+
+
+def with_names(properties: Mapping[str, Any], fields: str | None) -> dict[str, Any]:
+    """Return the properties of a mail, an item or a document, with copies under further names.
+
+    Args:
+        properties: the properties of the message.
+        fields: the option of that name. Of a header, the first value is copied; null where there is none.
+
+    >>> with_names({"author": "Ann", "header": {"X-Ticker": ["ACME"]}}, "by=author, ticker=header.x-ticker")
+    {'author': 'Ann', 'header': {'X-Ticker': ['ACME']}, 'by': 'Ann', 'ticker': 'ACME'}
+    """
+    named = dict(properties)
+    for new, old in new_names(fields):
+        value = _value_of(properties, old)
+        named[new] = value[0] if old not in properties and value else value
+    return named
+
+
+@functools.cache
+def new_names(fields: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the (new, old) names of the option `fields`.
+
+    Raises:
+        AdapterError: it is not a list of ``new=old``.
+    """
+    names = []
+    for pair in filter(None, (fields or "").split(",")):
+        new, sign, old = (part.strip() for part in pair.partition("="))
+        if not (new and sign and old):
+            raise AdapterError(f"fields: expected new=old, not '{pair.strip()}'")
+        names.append((new, old))
+    return tuple(names)
+
+
+def _value_of(properties: Mapping[str, Any], field: str) -> Any:
+    """Return a property, or the values of the header that `field` names; None if there is none."""
     value = properties.get(field)
     of, _, name = field.partition(".")
     if value is None and isinstance(headers := properties.get(of), dict) and name:
         value = next((values for header, values in headers.items() if header.lower() == name.lower()), None)
-    texts = value if isinstance(value, list) else [value]
-    return next((text for text in texts if isinstance(text, str) and text), topic)
+    return value
 
 
 def document_of(properties: Mapping[str, Any], body: str | None, is_wanted: bool) -> str | None:

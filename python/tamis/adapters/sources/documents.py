@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 from tamis.adapters.mail.charset import decode_bytes
 from tamis.adapters.mail.html import html_to_text
 from tamis.adapters.properties import Property
-from tamis.adapters.rows import Row, digest_of, document_of, signature_of, topic_of
+from tamis.adapters.rows import Row, digest_of, document_of, signature_of, topic_of, with_names
 from tamis.adapters.sources.source import path_text
 from tamis.adapters.sources.whole_files import WholeFileSource
 
@@ -46,6 +46,7 @@ def document_row(source: WholeFileSource, path: str, raw: bytes, known: dict[str
     }
     digest, signature = digest_of(raw), signature_of(body, source.signature_stop_words)
     topic = topic_of(properties, source.options.topic_field, source.options.topic)
+    properties = with_names(properties, source.options.fields)
     xml = document_of(properties, body, source.options.xml)
     return Row(path_text(path), 0, digest, topic, properties, body, xml, signature, identity=digest)
 

@@ -82,6 +82,7 @@ class MailSource(FileSource):
             offset,
             topic=self.options.topic,
             topic_field=self.options.topic_field,
+            fields=self.options.fields,
             source=path_text(source if self.options.source is None else self.options.source),
             stop_words=self.signature_stop_words,
             xml=self.options.xml,

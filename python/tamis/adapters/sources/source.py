@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
-from tamis.adapters.options import SourceOptions, TopicFieldOptions
-from tamis.adapters.properties import Property
-from tamis.adapters.rows import Row
+from tamis.adapters.options import PropertyOptions, SourceOptions
+from tamis.adapters.properties import Property, check_topic_field, with_further_names
+from tamis.adapters.rows import Row, new_names
 from tamis.errors import AdapterError
 from tamis.words import stop_words
 
@@ -58,13 +58,19 @@ class Source(ABC):
 
     Args:
         options: the options, as `SourceOptions.of` returned them.
+
+    Attributes:
+        table: `properties`, with the further names of the option `fields`.
+
+    Raises:
+        AdapterError: an option names a property that there never is, or a list of words that cannot be read.
     """
 
     options: SourceOptions
     Options: ClassVar[type[SourceOptions]] = SourceOptions
     """The class of its options."""
     properties: ClassVar[tuple[Property, ...] | Literal["json", "variant"]] = "json"
-    """The table of its properties; or ``json`` (text) or ``variant``, with any names."""
+    """The table of its properties; or ``json`` (text) or ``variant``, with any names. See `table`."""
     streams: ClassVar[bool] = False
     """Whether its rows have the columns of streams."""
     poll_interval_ms: ClassVar[int] = 1_000
@@ -78,19 +84,12 @@ class Source(ABC):
         self.options = options
         words = stop_words(options.stop_words)  # read in any case: a wrong list is an error even if it is not used
         self.signature_stop_words = words if options.signature else None
-        self._check_topic_field()
-
-    def _check_topic_field(self) -> None:
-        """Check that the option `topic_field` names a property that may be text, where the properties are known."""
-        named = self.options.topic_field if isinstance(self.options, TopicFieldOptions) else None
-        if named is None or isinstance(self.properties, str):
-            return
-        texts = [one.name for one in self.properties if one.kind in ("text", "texts")]
-        headers = [one.name for one in self.properties if one.kind == "headers"]
-        of, _, header = named.partition(".")
-        if named not in texts and not (of in headers and header):
-            known = ", ".join([*texts, *(f"{one}.NAME" for one in headers)])
-            raise AdapterError(f"topic_field: expected one of {known}, not '{named}'")
+        self.table: tuple[Property, ...] | Literal["json", "variant"] = self.properties
+        if isinstance(options, PropertyOptions):
+            names = new_names(options.fields)
+            if not isinstance(self.properties, str):
+                check_topic_field(self.properties, options.topic_field)
+                self.table = with_further_names(self.properties, names)
 
     @classmethod
     def format(cls) -> str:

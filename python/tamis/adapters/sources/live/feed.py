@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 from tamis import text_file
 from tamis.adapters.options import option
-from tamis.adapters.rows import Row, digest_of, document_of, signature_of, topic_of
+from tamis.adapters.rows import Row, digest_of, document_of, signature_of, topic_of, with_names
 from tamis.adapters.sources.live.feed_items import FEED_PROPERTIES, feed_items
 from tamis.adapters.sources.live.fetch import Bounds, Validators, check_url, fetch
 from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError, back_off_s, secret
@@ -93,6 +93,7 @@ class FeedSource(LiveSource):
         times = {name: members[name] and datetime.fromisoformat(members[name]) for name in ("date", "updated")}
         properties = members | times | {"source": self.options.source or members["source"]}
         topic = topic_of(properties, self.options.topic_field, topic)
+        properties = with_names(properties, self.options.fields)
         xml = document_of(properties, body, self.options.xml)
         signature = signature_of(body, self.signature_stop_words)
         return Row(item.place, 0, digest_of(item.content), topic, properties, body, xml, signature, identity=item.key)

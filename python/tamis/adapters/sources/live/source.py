@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from tamis.adapters.json_row import JsonRowOptions, json_row
-from tamis.adapters.options import SourceOptions, TopicFieldOptions, option
+from tamis.adapters.options import PropertyOptions, SourceOptions, option
 from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, mail_row
 from tamis.adapters.sources.live.spool import SPOOL_FILE, Item, Spool, read_items, waiting_after
 from tamis.adapters.sources.source import Offset, Range, Slice, Source, offset_of, progress_of
@@ -46,7 +46,7 @@ class LookError(AdapterError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiveOptions(TopicFieldOptions):
+class LiveOptions(PropertyOptions):
     """The options of every live source.
 
     Attributes:
@@ -239,7 +239,9 @@ class LiveSource(Source):
         if self.properties == "json":
             own, words = self.options, self.signature_stop_words
             options = (
-                own if isinstance(own, JsonRowOptions) else JsonRowOptions(xml=own.xml, topic_field=own.topic_field)
+                own
+                if isinstance(own, JsonRowOptions)
+                else JsonRowOptions(xml=own.xml, topic_field=own.topic_field, fields=own.fields)
             )
             return json_row(item.content, item.place, 0, topic, options, words, identity=item.key)
         return mail_row(
@@ -248,6 +250,7 @@ class LiveSource(Source):
             0,
             topic=topic,
             topic_field=self.options.topic_field,
+            fields=self.options.fields,
             source=self.options.source or self.options.topic,
             stop_words=self.signature_stop_words,
             xml=self.options.xml,
