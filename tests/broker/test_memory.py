@@ -98,16 +98,42 @@ def test_memory_goes_back_once_when_much_of_it_is_unused(monkeypatch: pytest.Mon
     watch.check(10)
     assert not given_back, "what counts is used"
     broker.counted = 0
-    watch.check(10.5)
-    assert not given_back, "it looks once a second"
-    watch.check(20)
-    assert given_back == [900 * MIB]
+    watch.check(10.1)
+    assert given_back == [900 * MIB], "it is not left for later: much of it takes long"
     for second in range(100, 200):
         watch.check(second)
     assert len(given_back) == 1, "what could not be given back is not tried again and again"
     resident[0] = 300 * MIB
     watch.check(300)
     assert len(given_back) == 2
+
+
+def test_while_the_data_plane_works_it_looks_often_and_gives_back_for_a_hundredth_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resident, given_back, clock = [100 * MIB], [], [0.0]
+
+    def give_back() -> None:
+        given_back.append(resident[0])
+        clock[0] += 0.05
+        resident[0] = 100 * MIB
+
+    monkeypatch.setattr(system, "memory_bytes", lambda: resident[0])
+    monkeypatch.setattr(system, "give_memory_back", give_back)
+    monkeypatch.setattr(memory_watch.time, "perf_counter", lambda: clock[0])
+    watch = memory_watch.MemoryWatch(FakeBroker(), 0)  # type: ignore[arg-type]
+    watch.check(0)
+    resident[0] = 200 * MIB
+    watch.check_again(0.01)
+    assert not given_back, "it has just looked"
+    for piece in range(1, 9):
+        resident[0] = 200 * MIB
+        watch.check_again(piece * 0.03)
+    assert len(given_back) == 5, "0.2 s at once, and what was left of them"
+    for second in range(1, 11):
+        resident[0] = 200 * MIB
+        watch.check(second)
+    assert len(given_back) == 6, "ten seconds give 0.1 s, and half of that was owed"
 
 
 def test_the_data_plane_is_told_at_every_look_what_the_process_has_more_than_at_first(

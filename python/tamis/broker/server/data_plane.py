@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ class DataPlane:
         at_first_bytes: the memory of the process before there was a data plane.
         clients: the open connections, by the data plane's number.
         read_buffer: where every socket's bytes are read into.
+        after_work: called with the monotonic time, in seconds, after a piece of deferred work.
     """
 
     def __init__(self, config: BrokerConfig, data: Path, rules: Rules, streams_max: int) -> None:
@@ -78,6 +80,7 @@ class DataPlane:
         self._is_writing = self._is_flush_wanted = self._is_work_scheduled = self._is_turn_scheduled = False
         self._room_bytes = TURN_BYTES_MAX
         self._alarm: asyncio.TimerHandle | None = None
+        self.after_work: Callable[[float], None] = lambda _: None
 
     def receive(self, number: int, data: memoryview | bytes) -> None:
         """Hand over bytes that a client has sent, and write what follows from them.
@@ -152,3 +155,4 @@ class DataPlane:
         """Continue deferred work, between what comes from clients."""
         self._is_work_scheduled = False
         self._write(self.broker.work(now_us(), self._room_bytes))
+        self.after_work(time.monotonic())

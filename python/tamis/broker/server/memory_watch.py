@@ -9,14 +9,15 @@ import time
 from tamis._core import Broker
 from tamis.broker import system
 
-CHECK_S = 1.0
-"""Time between two looks at the memory."""
 UNUSED_BYTES_MIN = 64 * 1024 * 1024
-"""Memory that is worth giving back. Giving it back takes about 10 ms."""
-PAUSE_PER_S = 100
-"""Pause after giving memory back, in multiples of the time that it took: the event loop waits meanwhile."""
-PAUSE_S_MAX = 60.0
-"""Maximum pause."""
+"""Memory that is worth giving back. The event loop waits meanwhile: about 8 ms for so much, 45 ms for 300 MiB at once.
+So it is done as soon as there is so much."""
+LOOK_S = 0.02
+"""Minimum time between two looks while the data plane works: it frees about so much in that time."""
+SHARE = 0.01
+"""The share of the time that giving memory back may take."""
+AT_ONCE_S = 0.2
+"""The time that it may take at once, after a time without it: that of about 1.5 GiB."""
 
 
 def room_bytes(limit: int) -> int:
@@ -41,27 +42,31 @@ class MemoryWatch:
     def __init__(self, broker: Broker, at_first_bytes: int) -> None:
         self._broker = broker
         self._at_first_bytes = at_first_bytes
-        self._due_s = 0.0
+        self._looked_s = -LOOK_S
+        self._left_s = AT_ONCE_S
         self._kept_bytes = 0
+
+    def check_again(self, now_s: float) -> None:
+        """Check if the last look was some time ago; the data plane has done a piece of its work."""
+        if now_s - self._looked_s >= LOOK_S:
+            self.check(now_s)
 
     def check(self, now_s: float) -> None:
         """Give back what is free, when it is much more than the last time that nothing more could be given back.
 
         What the process still has is the data plane's to judge, at every call.
         """
+        self._left_s = min(AT_ONCE_S, self._left_s + max(now_s - self._looked_s, 0.0) * SHARE)
+        self._looked_s = now_s
         resident = system.memory_bytes()
         self._broker.note_process_memory(max(resident - self._at_first_bytes, 0))
-        if now_s >= self._due_s:
-            self._due_s = now_s + CHECK_S
-            self._give_back(now_s, resident)
-
-    def _give_back(self, now_s: float, resident: int) -> None:
         unused = resident - self._broker.memory_counted_bytes()
         self._kept_bytes = min(self._kept_bytes, unused) if self._kept_bytes else unused
-        if unused - self._kept_bytes < UNUSED_BYTES_MIN:
-            return
+        if unused - self._kept_bytes >= UNUSED_BYTES_MIN and self._left_s > 0:
+            self._give_back()
+
+    def _give_back(self) -> None:
         began_s = time.perf_counter()
         system.give_memory_back()
-        took_s = time.perf_counter() - began_s
+        self._left_s -= time.perf_counter() - began_s
         self._kept_bytes = system.memory_bytes() - self._broker.memory_counted_bytes()
-        self._due_s = now_s + min(max(CHECK_S, took_s * PAUSE_PER_S), PAUSE_S_MAX)

@@ -87,6 +87,7 @@ class Server:
         self._listeners = Listeners(config)
         self._ticker = Ticker(self._tick, self._plane.broker.take_longest_call)
         self._memory = MemoryWatch(self._plane.broker, self._plane.at_first_bytes)
+        self._plane.after_work = self._memory.check_again
         self._files_checked_s = 0.0
         reload_users = partial(self._users.reload, self._connections.change_access)
         operations = Operations(folder.path, self._connections, self._listeners, self._ticker, reload_users)

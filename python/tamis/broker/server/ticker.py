@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ RECENT_S = 60.0
 """Time for which a stall is a recent one."""
 SHELL = "shell"
 """The cause of a stall that no call of the data plane explains."""
+TICK = "tick"
+"""The cause of one that the function itself explains: memory is given back, or files are looked at."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +59,18 @@ class Ticker:
     def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        self._note(now_s, now_s - self._due_s)
+        self._note(now_s, now_s - self._due_s, SHELL)
         self._schedule(loop)
+        began_s = time.perf_counter()
         self._on_tick(now_s)
+        self._note(now_s, time.perf_counter() - began_s, TICK)
 
-    def _note(self, now_s: float, late_s: float) -> None:
-        """Note a stall: the longest call since the last tick, or that which made this tick late."""
+    def _note(self, now_s: float, late_s: float, otherwise: str) -> None:
+        """Note a stall: the longest call since the last note, or what took `late_s`, caused by `otherwise` then."""
         call_us, cause = self._longest_call()
         call_s = call_us / 1e6
-        # A tick is late by the whole stall at most: a call that explains half of it is its cause.
-        stall = Stall(max(call_s, late_s), cause if call_s * 2 >= late_s else SHELL)
+        # A call that explains half of it is its cause: a tick is late by the whole stall at most.
+        stall = Stall(max(call_s, late_s), cause if call_s * 2 >= late_s else otherwise)
         self.longest = max(self.longest, stall, key=_seconds)
         while self._recent and self._recent[0][0] < now_s - RECENT_S:
             self._recent.popleft()
