@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
 import sqlite3
 import ssl
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -36,6 +34,7 @@ from tamis.store import Store
 from tests.faults.promises import times
 from tests.free_port import free_port
 from tests.notify.conftest import Clock
+from tests.notify.killed_sender import send_and_kill
 from tests.store.rows import fill, message, result
 
 DROP = "drop"
@@ -464,15 +463,7 @@ def test_a_bad_server_and_a_killed_sender_lose_nothing(store: Store, inbox: Inbo
     wanted = _wanted(store)
     inbox.poison.add(poison := min(wanted))
     command = [sys.executable, "-c", SENDER, str(store.path), str(serve())]
-    for _ in range(KILLS):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(chance.uniform(0.02, 0.1))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    assert store.counts().deliveries_pending > 0, "every kill came too late to prove anything"
-    subprocess.run(command, check=True, capture_output=True)
+    send_and_kill(store, command, KILLS, chance)
     dead = {f"<{it.notification_id}@tamis.invalid>" for it in store.deliveries(state="dead", limit=MAILS)}
     # Of ten thousand mails, the server refuses or drops about one five times by chance.
     assert poison in dead

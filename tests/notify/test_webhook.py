@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import json
 import random
-import subprocess
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from tamis.notify.engine import DeliveryCounts, NotificationEngine
 from tamis.store import DueDelivery, NotificationRecord, Store
 from tests.faults.promises import times
 from tests.notify.conftest import Clock
+from tests.notify.killed_sender import send_and_kill
 from tests.store.rows import fill
 
 SECRET, OLD = bytes(range(32)), bytes(range(100, 124))
@@ -222,18 +222,9 @@ with Store.open(sys.argv[1]) as store:
 """
 
 
-def send_and_kill(store: Store, receiver: Receiver, chance: random.Random, kills: int, *kind: str) -> None:
-    """Deliver everything with a sender that is killed again and again, and at last is not."""
-    command = [sys.executable, "-c", SENDER, str(store.path), f"http://127.0.0.1:{receiver.port}/hook", *kind]
-    for _ in range(kills):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(chance.uniform(0.02, 0.1))
-        process.kill()
-        process.communicate()
-    assert store.counts().deliveries_pending > 0, "every kill came too late to prove anything"
-    subprocess.run(command, check=True, capture_output=True)
+def command(store: Store, receiver: Receiver, *kind: str) -> list[str]:
+    """Return what starts a sender."""
+    return [sys.executable, "-c", SENDER, str(store.path), f"http://127.0.0.1:{receiver.port}/hook", *kind]
 
 
 @pytest.mark.timeout(120 + HOOKS // 5)
@@ -253,7 +244,7 @@ def test_a_bad_server_and_a_killed_sender_lose_no_call(store: Store, receiver: R
     fill(store, HOOKS, deliveries=("hook",))
     wanted = store.notification_ids()
     receiver.poison = min(wanted)
-    send_and_kill(store, receiver, chance, KILLS)
+    send_and_kill(store, command(store, receiver), KILLS, chance)
     dead = {it.notification_id for it in store.deliveries(state="dead", limit=HOOKS)}
     calls = Counter(receiver.ids)
     assert receiver.poison in dead
@@ -268,7 +259,7 @@ def test_a_bad_server_and_a_killed_sender_lose_no_call(store: Store, receiver: R
 
 def test_control_a_sender_that_notes_calls_before_it_makes_them_loses(store: Store, receiver: Receiver) -> None:
     fill(store, 400, deliveries=("hook",))
-    send_and_kill(store, receiver, random.Random(1), 4, "careless")
+    send_and_kill(store, command(store, receiver, "careless"), 4, random.Random(1))
     assert len(store.notification_ids() - set(receiver.ids)) > 5  # the last five are never made
 
 

@@ -114,7 +114,7 @@ class PropertyOptions(SourceOptions):
 
     Attributes:
         topic_field: the property that is the topic, where it is text; of a list, its first text.
-        fields: further names of properties: ``price=amount.value,buyer=user``.
+        fields: new names of members of JSON: ``price=amount.value,buyer=user``; further names of other properties.
     """
 
     topic_field: str | None = option(None)

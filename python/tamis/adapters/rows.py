@@ -189,7 +189,7 @@ def with_names(properties: Mapping[str, Any], fields: str | None) -> dict[str, A
     named = dict(properties)
     for new, old in new_names(fields):
         value = _value_of(properties, old)
-        named[new] = value[0] if old not in properties and value else value
+        named[new] = value if old in properties else next(iter(value or ()), None)
     return named
 
 

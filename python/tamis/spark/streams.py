@@ -76,7 +76,7 @@ class AdapterStream:
         self._checkpoint, self._on_batch = checkpoint, on_batch
         self._gate = threading.Lock()  # held while a batch is processed
         self._stopping = threading.Event()
-        forget_torn_start(checkpoint)
+        _forget_torn_start(checkpoint)
         writer = frame.writeStream.foreachBatch(self._process).option("checkpointLocation", str(checkpoint))
         timed = (
             writer.trigger(availableNow=True)
@@ -118,7 +118,7 @@ class AdapterStream:
             self._on_batch(checkpoint_id(self._checkpoint), frame, batch_id)
 
 
-def forget_torn_start(checkpoint: Path) -> None:
+def _forget_torn_start(checkpoint: Path) -> None:
     """Remove what a kill left of the very first batch; Spark refuses it as the checkpoint of something else.
 
     Spark writes the offsets of a batch to a hidden file, and then renames it. Nothing is removed if a batch was begun.

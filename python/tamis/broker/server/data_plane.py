@@ -49,7 +49,7 @@ class DataPlane:
         at_first_bytes: the memory of the process before there was a data plane.
         clients: the open connections, by the data plane's number.
         read_buffer: where every socket's bytes are read into.
-        after_work: called with the monotonic time, in seconds, after a piece of deferred work.
+        after_work: called with the event loop's time, in seconds, after a piece of deferred work.
     """
 
     def __init__(self, config: BrokerConfig, data: Path, rules: Rules, streams_max: int) -> None:
@@ -155,4 +155,4 @@ class DataPlane:
         """Continue deferred work, between what comes from clients."""
         self._is_work_scheduled = False
         self._write(self.broker.work(now_us(), self._room_bytes))
-        self.after_work(time.monotonic())
+        self.after_work(asyncio.get_running_loop().time())

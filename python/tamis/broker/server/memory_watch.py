@@ -42,7 +42,7 @@ class MemoryWatch:
     def __init__(self, broker: Broker, at_first_bytes: int) -> None:
         self._broker = broker
         self._at_first_bytes = at_first_bytes
-        self._looked_s = -LOOK_S
+        self._looked_s = 0.0
         self._left_s = AT_ONCE_S
         self._kept_bytes = 0
 
@@ -56,7 +56,7 @@ class MemoryWatch:
 
         What the process still has is the data plane's to judge, at every call.
         """
-        self._left_s = min(AT_ONCE_S, self._left_s + max(now_s - self._looked_s, 0.0) * SHARE)
+        self._left_s = min(AT_ONCE_S, self._left_s + (now_s - self._looked_s) * SHARE)
         self._looked_s = now_s
         resident = system.memory_bytes()
         self._broker.note_process_memory(max(resident - self._at_first_bytes, 0))

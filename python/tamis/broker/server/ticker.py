@@ -13,7 +13,7 @@ RECENT_S = 60.0
 """Time for which a stall is a recent one."""
 SHELL = "shell"
 """The cause of a stall that no call of the data plane explains."""
-TICK = "tick"
+TICK = "shell tick"
 """The cause of one that the function itself explains: memory is given back, or files are looked at."""
 
 
