@@ -78,7 +78,7 @@ def test_sigterm_while_spark_works_ends_a_service_cleanly(to: str, tmp_path: Pat
             os.killpg(service.pid, signal.SIGTERM)
         output, errors = service.communicate(timeout=60)
     finally:
-        service.kill()
+        kill_group(service)
     assert (service.returncode, errors) == (0, "")
     assert output.splitlines()[-1] == "SIGTERM"
     assert_all_ended(service.pid)

@@ -9,14 +9,11 @@ from __future__ import annotations
 import functools
 import logging
 import math
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from tamis.adapters.adapter import Adapter
@@ -36,6 +33,7 @@ from tamis.spark.sessions import close_session, session
 from tamis.spark.sinks.home import sink_of
 from tamis.spark.sinks.sink import Batch
 from tamis.spark.snapshots import Snapshots
+from tamis.spark.stop_signals import StopSignals
 from tamis.spark.streams import AdapterStream, PollTimes
 from tamis.store import Store
 from tamis.store.records import Poll
@@ -121,13 +119,13 @@ class Pipeline:
             with (
                 held_lease(self._store, self._config.path) as lease,
                 alone_in(work),
-                self._signals() as take_signals,
+                StopSignals(self.stop) as signals,
             ):
                 apply_config(self._config, self._store)
                 self._store.fan_out()  # tables or files that a killed run has left
                 self._store.keep_seen(self._config.pipeline.seen_messages)
                 spark = self._spark or self._session(work)
-                take_signals()  # Spark's start has installed its own handler
+                signals.take()  # Spark's start has installed its own handler
                 try:
                     return self._run(spark, lease, once, progress)
                 finally:
@@ -161,30 +159,6 @@ class Pipeline:
         return session(
             name, master=where.master, host=where.host, python=where.python, folder=work, options=where.texts()
         )
-
-    @contextmanager
-    def _signals(self) -> Iterator[Callable[[], None]]:
-        """Let SIGINT and SIGTERM stop the run, then restore the old handlers. Yields a function that sets ours."""
-        if threading.current_thread() is not threading.main_thread():
-            yield lambda: None
-            return
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-        def take() -> None:
-            for number in before:
-                signal.signal(number, self._on_signal)
-
-        take()
-        try:
-            yield take
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self._stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.stop(signal.Signals(number).name)
 
 
 class _Run:
