@@ -77,6 +77,19 @@ def test_a_look_takes_at_most_max_messages_and_the_next_is_at_once(server: MailS
     assert [len(reader.next()) for _ in range(4)] == [2, 2, 1, 0]
 
 
+def test_a_run_that_ends_reads_on_behind_mails_that_are_known(server: MailServer, inbox: Open) -> None:
+    server.deliver(*map(mail, range(6)))
+    reader = inbox(max_messages=2)
+    for _ in range(3):
+        assert len(reader.next()) == 2
+    server.do(server.folders["INBOX"].renumber)
+    server.deliver(mail(6))
+    reader.restart()
+    reader.now += 900
+    reader.source.wait_until_settled()  # as a run with --once begins
+    assert subjects(reader.next()) == ["number 6"]
+
+
 def test_with_idle_a_new_mail_is_read_at_once(server: MailServer, inbox: Open) -> None:
     reader = inbox()
     assert reader.next() == []

@@ -105,6 +105,29 @@ def test_a_folder_of_json_lines_is_read_file_by_file(tmp_path: Path) -> None:
     ]
 
 
+def test_a_folder_with_files_of_several_kinds_is_read_as_what_each_is(tmp_path: Path) -> None:
+    mbox(tmp_path)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "3").write_text(OTHER)  # a mail without a suffix
+    (tmp_path / "more" / "4.jsonl").write_text('{"subject": "JSON"}\n')
+    (tmp_path / "notes.txt").write_text("neither")
+    (tmp_path / ".hidden.eml").write_text(FROST)
+    eml(tmp_path)
+    found = read(tmp_path)
+    assert [(Path(it.place["file"]).name, it.message and it.message.properties["subject"]) for it in found] == [
+        ("in.mbox", "Frost"),
+        ("in.mbox", "Other"),
+        ("3", "Other"),
+        ("4.jsonl", "JSON"),
+        ("one.eml", "Frost"),
+    ]
+
+
+def test_a_folder_of_mails_without_a_suffix_is_read(tmp_path: Path) -> None:
+    (tmp_path / "1").write_text(FROST)
+    assert [it.message is not None for it in read(tmp_path)] == [True]
+
+
 @pytest.mark.parametrize(
     ("make", "kind"),
     [(mbox, "mbox"), (eml, "eml"), (eml_folder, "eml"), (maildir, "maildir"), (stream, "journal"), (store, "store")],

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, get_args
 
 from tamis.errors import TamisError
 
-Kind = Literal["jsonl", "mbox", "eml", "maildir", "journal", "store"]
-"""JSON lines, a mailbox, one mail or a folder of them, a Maildir, the directory of a stream, a store."""
+Kind = Literal["jsonl", "mbox", "eml", "maildir", "journal", "store", "mixed"]
+"""JSON lines, a mailbox, one mail or a folder of them, a Maildir, the directory of a stream, a store; or a folder with
+files of several of the first three."""
 
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 BEGIN_BYTES: Final = 4_096
 """The number of bytes of a file that tell its kind."""
 
-_LOOKED_AT_MAX: Final = 1_000
+_SUFFIXES: Final[dict[str, Kind]] = {".eml": "eml", ".jsonl": "jsonl"}
+_LOOKED_INTO: Final = (".mbox", "")
+"""The suffixes of files whose first bytes tell their kind."""
 _HEADER = re.compile(rb"[A-Za-z][\w-]*:")
 
 
@@ -58,23 +60,30 @@ def _kind_of_folder(path: Path) -> Kind:
         return "maildir"
     if any(path.glob("*.segment")):
         return "journal"
-    files = islice((file for file in path.rglob("*") if file.is_file()), _LOOKED_AT_MAX)
-    kinds = _kinds(file for file in files if not file.name.startswith("."))
-    for kind in ("eml", "mbox", "jsonl"):
-        if kind in kinds:
-            return checked_kind(kind)
-    raise TamisError(f"{path}: expected mail, JSON lines, a Maildir or a stream in this folder; found none of them")
+    kinds = {(kind, file.suffix in _SUFFIXES) for file, kind in files_of(path)}
+    if not kinds:
+        raise TamisError(f"{path}: expected mail, JSON lines, a Maildir or a stream in this folder; found none of them")
+    if len(kinds) > 1 or kinds == {("eml", False)}:  # the reader of a folder of mails wants names in .eml
+        return "mixed"
+    ((kind, _),) = kinds
+    return kind
 
 
-def _kinds(files: Iterable[Path]) -> set[str]:
-    """Return the kinds of the first files, until one is mail."""
-    kinds: set[str] = set()
-    for file in files:
-        is_data = file.suffix in (".eml", ".jsonl", ".json", ".mbox", "")
-        kinds |= {kind_of_bytes(_begin(file))} if is_data else set()
-        if kinds & {"eml", "mbox"}:
-            break
-    return kinds
+def files_of(folder: Path) -> Iterator[tuple[Path, Kind]]:
+    """Yield the files of JSON lines and mail in a folder and the folders below it, by name, with the kind of each.
+
+    Args:
+        folder: hidden files in it do not count, nor what is neither.
+
+    Cost: a file is opened if it has no suffix, or ``.mbox``.
+    """
+    for file in sorted(path for path in folder.rglob("*") if not path.name.startswith(".") and path.is_file()):
+        kind = _SUFFIXES.get(file.suffix)
+        if kind is None and file.suffix in _LOOKED_INTO:
+            found = kind_of_bytes(_begin(file))
+            kind = found if found in ("eml", "mbox") else None
+        if kind is not None:
+            yield file, kind
 
 
 def _begin(path: Path) -> bytes:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from tamis.cli.input_kinds import BEGIN_BYTES, Kind, checked_kind, kind_of, kind_of_bytes
+from tamis.cli.input_kinds import BEGIN_BYTES, Kind, checked_kind, files_of, kind_of, kind_of_bytes
 from tamis.cli.json_messages import JsonMessage, MessageForm, open_lines
 from tamis.cli.progress_bar import progress_bar
 
@@ -134,6 +134,15 @@ def _read_eml(path: str, name: str, form: MessageForm) -> Iterator[InputMessage]
     return _read_mail(path, name, form, "eml")
 
 
+def _read_mixed(path: str, name: str, form: MessageForm) -> Iterator[InputMessage]:
+    del name
+    for file, kind in files_of(Path(path)):
+        if kind == "jsonl":
+            yield from _lines_of(os.fspath(file), os.fspath(file), {"file": os.fspath(file)}, form)
+        else:
+            yield from _READERS[kind](os.fspath(file), os.fspath(file), form)
+
+
 def _read_maildir(path: str, name: str, form: MessageForm) -> Iterator[InputMessage]:
     for folder in ("new", "cur"):
         yield from _read_mail(f"{path}/{folder}", name, form, "eml", pattern="*")
@@ -170,6 +179,7 @@ _READERS: Final = {
     "maildir": _read_maildir,
     "journal": _read_stream,
     "store": _read_store,
+    "mixed": _read_mixed,
 }
 
 

@@ -49,7 +49,7 @@ FormatOption = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="The format of the messages, if not recognised: jsonl, mbox, eml, maildir, journal (a stream), store.",
+        help="The format, if not recognised: jsonl, mbox, eml, maildir, journal (a stream), store, mixed.",
     ),
 ]
 HierarchyOption = Annotated[

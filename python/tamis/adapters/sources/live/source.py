@@ -266,11 +266,11 @@ class LiveSource(Source):
             return None
         wants_all, self._at_once = self._at_once, False
         try:
-            has_more, newest = self.look(spool), spool.newest()
+            has_more = self.look(spool)
             while wants_all and has_more and not spool.is_full():
-                before = newest
-                has_more, newest = self.look(spool), spool.newest()
-                if newest == before:
+                before = spool.newest(), spool.places()
+                has_more = self.look(spool)
+                if before == (spool.newest(), spool.places()):
                     break  # the server gives no more until some have been processed
         except LookError as error:
             return self._failed(spool, error, 1 + (failure or {"count": 0})["count"])

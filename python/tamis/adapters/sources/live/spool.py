@@ -155,6 +155,11 @@ class Spool:
         """Keep a value that JSON can hold. Only within `transaction`."""
         self._connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, json.dumps(value)))
 
+    def places(self) -> dict[str, str]:
+        """Return all values that the source has kept, by name, as JSON."""
+        with self._lock:
+            return dict(self._connection.execute("SELECT name, value FROM state").fetchall())
+
     def newest(self) -> int:
         """Return the number of the last message that waits; 0 if there is none."""
         with self._lock:
