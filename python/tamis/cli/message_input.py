@@ -101,7 +101,12 @@ def _read_lines(path: str, name: str, form: MessageForm) -> Iterator[InputMessag
         yield from _lines_of(path, "stdin" if name == "-" else name, {}, form)
         return
     for file in sorted(Path(path).rglob("*.jsonl")):
-        yield from _lines_of(os.fspath(file), os.fspath(file), {"file": os.fspath(file)}, form)
+        yield from _lines_of_file(os.fspath(file), form)
+
+
+def _lines_of_file(path: str, form: MessageForm) -> Iterator[InputMessage]:
+    """Yield the messages of one file of a folder."""
+    return _lines_of(path, path, {"file": path}, form)
 
 
 def _lines_of(path: str, shown: str, file: dict[str, Any], form: MessageForm) -> Iterator[InputMessage]:
@@ -137,10 +142,8 @@ def _read_eml(path: str, name: str, form: MessageForm) -> Iterator[InputMessage]
 def _read_mixed(path: str, name: str, form: MessageForm) -> Iterator[InputMessage]:
     del name
     for file, kind in files_of(Path(path)):
-        if kind == "jsonl":
-            yield from _lines_of(os.fspath(file), os.fspath(file), {"file": os.fspath(file)}, form)
-        else:
-            yield from _READERS[kind](os.fspath(file), os.fspath(file), form)
+        path = os.fspath(file)
+        yield from _lines_of_file(path, form) if kind == "jsonl" else _READERS[kind](path, path, form)
 
 
 def _read_maildir(path: str, name: str, form: MessageForm) -> Iterator[InputMessage]:

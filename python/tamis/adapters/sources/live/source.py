@@ -268,9 +268,9 @@ class LiveSource(Source):
         try:
             has_more = self.look(spool)
             while wants_all and has_more and not spool.is_full():
-                before = spool.newest(), spool.places()
+                before = spool.newest(), spool.states()
                 has_more = self.look(spool)
-                if before == (spool.newest(), spool.places()):
+                if before == (spool.newest(), spool.states()):
                     break  # the server gives no more until some have been processed
         except LookError as error:
             return self._failed(spool, error, 1 + (failure or {"count": 0})["count"])

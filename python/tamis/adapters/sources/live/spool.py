@@ -155,7 +155,7 @@ class Spool:
         """Keep a value that JSON can hold. Only within `transaction`."""
         self._connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, json.dumps(value)))
 
-    def places(self) -> dict[str, str]:
+    def states(self) -> dict[str, str]:
         """Return all values that the source has kept, by name, as JSON."""
         with self._lock:
             return dict(self._connection.execute("SELECT name, value FROM state").fetchall())
