@@ -109,5 +109,5 @@ pub fn engine_error(py: Python<'_>, error: EngineError) -> PyErr {
 /// A `tamis.errors.AmqpError` with the reply for the peer.
 pub fn amqp_error(py: Python<'_>, error: AmqpError) -> PyErr {
     let (class_id, method_id) = (error.method.class_id, error.method.method_id);
-    raise(py, "AmqpError", (error.code.number(), error.text, class_id, method_id))
+    raise(py, "AmqpError", (error.code.number(), &error.text, class_id, method_id))
 }

@@ -1,6 +1,7 @@
 //! Errors in bytes from a peer, and the replies that tell the peer.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 use super::frame::FrameError;
 use super::method_id::MethodId;
@@ -43,9 +44,14 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// An error as `channel.close` or `connection.close` carries it.
+/// An error as `channel.close` or `connection.close` carries it. As small as a pointer: hot code returns it, and nearly
+/// always none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AmqpError {
+pub struct AmqpError(Box<ErrorReply>);
+
+/// What the peer is told about an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorReply {
     /// The code; it also decides what ends (`scope`).
     pub code: ReplyCode,
     /// The whole reply text, with the code's name: one line of at most 255 bytes.
@@ -60,8 +66,24 @@ impl AmqpError {
     /// An error of `code` at `method`, for `reason` (without the code's name, which is put before it). A code that
     /// closes nothing counts as one that closes the connection, since it cannot be an error.
     #[must_use]
+    #[cold]
     pub fn new(code: ReplyCode, reason: &str, method: MethodId) -> Self {
-        Self { code, text: code.text(reason), method, scope: code.closes().unwrap_or(Scope::Connection) }
+        let scope = code.closes().unwrap_or(Scope::Connection);
+        Self(Box::new(ErrorReply { code, text: code.text(reason), method, scope }))
+    }
+}
+
+impl Deref for AmqpError {
+    type Target = ErrorReply;
+
+    fn deref(&self) -> &ErrorReply {
+        &self.0
+    }
+}
+
+impl DerefMut for AmqpError {
+    fn deref_mut(&mut self) -> &mut ErrorReply {
+        &mut self.0
     }
 }
 

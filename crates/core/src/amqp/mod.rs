@@ -26,7 +26,7 @@ mod short_string;
 pub mod table;
 mod wire;
 
-pub use error::{AmqpError, DecodeError};
+pub use error::{AmqpError, DecodeError, ErrorReply};
 pub use frame::{Frame, FrameError, FrameKind, next_frame};
 pub use method::Method;
 pub use method_id::MethodId;

@@ -62,7 +62,8 @@ impl JoinedParts {
     }
 }
 
-/// A message that has arrived: it lies in somebody's buffer, or is in one piece already and need not be copied.
+/// A message that has arrived: it lies in somebody's buffer, or is in one piece already and need not be copied. Whoever
+/// keeps it takes it out.
 pub(crate) enum Arrived<'a> {
     Borrowed(Parts<'a>),
     Joined(JoinedParts),
@@ -77,18 +78,18 @@ impl Arrived<'_> {
         }
     }
 
-    /// The message in one piece.
+    /// Take the message out, in one piece.
     #[inline]
-    pub fn into_joined(self) -> JoinedParts {
+    pub fn take(&mut self) -> JoinedParts {
         match self {
             Self::Borrowed(parts) => parts.joined(),
-            Self::Joined(joined) => joined,
+            Self::Joined(joined) => std::mem::take(joined),
         }
     }
 
-    /// The body alone, for an output that writes it from where it is.
-    pub fn into_body(self) -> SharedBody {
-        let joined = self.into_joined();
+    /// Take the body out, for an output that writes it from where it is.
+    pub fn take_body(&mut self) -> SharedBody {
+        let joined = self.take();
         SharedBody::rest(Arc::new(joined.bytes), joined.route + joined.properties)
     }
 }

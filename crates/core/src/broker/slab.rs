@@ -60,7 +60,7 @@ struct Page<T> {
 }
 
 impl<T> Page<T> {
-    #[inline]
+    #[inline(always)]
     fn insert(&mut self, value: T) -> usize {
         self.count += 1;
         if self.hole == NO_SLOT {
@@ -87,6 +87,17 @@ impl<T> Page<T> {
         }
     }
 
+    /// Drop a value where it is. Returns false if there is none.
+    #[inline]
+    fn discard(&mut self, index: usize) -> bool {
+        let Some(slot @ SlabSlot::Full(_)) = self.slots.get_mut(index) else { return false };
+        *slot = SlabSlot::Hole(self.hole);
+        self.hole = index as u32;
+        self.count -= 1;
+        true
+    }
+
+    #[inline]
     fn is_full(&self) -> bool {
         self.count as usize == PAGE_SLOTS
     }
@@ -135,8 +146,8 @@ impl<Id, T> Default for Slab<Id, T> {
 }
 
 impl<Id: SlotId, T> Slab<Id, T> {
-    /// Keep a value. Returns its id.
-    #[inline]
+    /// Keep a value. Returns its id. Inlined, so that a large value is made where it is kept.
+    #[inline(always)]
     pub fn insert(&mut self, value: T) -> Id {
         self.count += 1;
         let index = if self.first.is_full() { self.insert_behind(value) } else { self.first.insert(value) };
@@ -166,18 +177,32 @@ impl<Id: SlotId, T> Slab<Id, T> {
     #[inline]
     pub fn remove(&mut self, id: Id) -> T {
         let number = id.index() / PAGE_SLOTS;
-        let page = self.page_mut(number);
-        let was_full = page.is_full();
-        let Some(value) = page.remove(id.index() % PAGE_SLOTS) else { no_value(id) };
-        let is_empty = page.count == 0;
+        let Some(value) = self.page_mut(number).remove(id.index() % PAGE_SLOTS) else { no_value(id) };
+        self.note_hole(number);
+        value
+    }
+
+    /// Drop a value where it is, which takes less than to take it out. Its id may be given to another one.
+    #[inline]
+    pub fn discard(&mut self, id: Id) {
+        let number = id.index() / PAGE_SLOTS;
+        if !self.page_mut(number).discard(id.index() % PAGE_SLOTS) {
+            no_value(id);
+        }
+        self.note_hole(number);
+    }
+
+    /// Note that a page has one value less.
+    #[inline]
+    fn note_hole(&mut self, number: usize) {
         self.count -= 1;
-        if was_full && number > 0 {
+        let left = self.page_mut(number).count as usize;
+        if left == PAGE_SLOTS - 1 && number > 0 {
             self.with_room.push(number as u32);
         }
-        if is_empty && number != self.spare {
+        if left == 0 && number != self.spare {
             self.keep_spare(number);
         }
-        value
     }
 
     /// Keep the memory of a page that is empty now, and free that of the one before.
@@ -316,8 +341,11 @@ mod tests {
                     let id = slab.insert(round);
                     assert_eq!(expected.insert(id.index(), round), None, "a number in use was given again");
                 } else if let Some(index) = random_key(&mut random, &expected) {
-                    let value = slab.remove(ConsumerSlot::from_index(index as u32));
-                    assert_eq!(Some(value), expected.remove(&index));
+                    let (id, value) = (ConsumerSlot::from_index(index as u32), expected.remove(&index));
+                    match random.below(2) {
+                        0 => assert_eq!(Some(slab.remove(id)), value),
+                        _ => slab.discard(id),
+                    }
                 }
             }
             let of_lists = slab.pages.capacity() * size_of::<Page<u64>>();

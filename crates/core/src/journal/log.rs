@@ -115,7 +115,9 @@ impl Log {
         encode(&mut run.bytes, size_bytes as u32, sequence, time_us, kind, head);
         run.put_body(body);
         self.0.pending_bytes.fetch_add(size_bytes, Ordering::Relaxed);
-        self.0.pending_memory_bytes.fetch_add(size_bytes - body.elsewhere_bytes(), Ordering::Relaxed);
+        if let elsewhere_bytes @ 1.. = body.elsewhere_bytes() {
+            self.0.elsewhere_bytes.fetch_add(elsewhere_bytes, Ordering::Relaxed);
+        }
         self.queue(appending);
         Ok(Appended { sequence, location })
     }
@@ -280,7 +282,7 @@ impl Log {
     /// The memory of the records that wait to be written. What others have too counts once among all of them.
     #[must_use]
     pub fn pending_memory_bytes(&self) -> usize {
-        self.0.pending_memory_bytes.load(Ordering::Relaxed)
+        self.pending_bytes().saturating_sub(self.0.elsewhere_bytes.load(Ordering::Relaxed))
     }
 
     /// The bytes that wait to be written.

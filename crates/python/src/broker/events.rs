@@ -9,7 +9,7 @@ pub(super) fn event_to_py(py: Python<'_>, event: Event) -> PyResult<(&'static st
     let fields = PyDict::new(py);
     let set_error = |error: AmqpError| -> PyResult<()> {
         fields.set_item("code", error.code.number())?;
-        fields.set_item("text", error.text)
+        fields.set_item("text", &error.text)
     };
     let name = match event {
         Event::ConnectionRefused { connection, error } => {

@@ -258,7 +258,7 @@ impl PyBroker {
         let replaced = self.broker.replace_stored(&queries, now_us);
         self.note_call("replace_stored", began);
         let replaced = replaced.ok()?;
-        let refused = replaced.refused.into_iter().map(|(key, error)| (key, error.text)).collect();
+        let refused = replaced.refused.into_iter().map(|(key, error)| (key, error.text.clone())).collect();
         Some((replaced.bindings, refused, replaced.has_more))
     }
 

@@ -27,7 +27,11 @@ impl Broker {
         let (vhost, user) = (self.clients[slot].vhost, self.user(slot));
         if let Err(refused) = self.reach(vhost, &user, AddressKind::Mailbox, &about.identity) {
             let subject = format!("mailbox '{}'", about.identity);
-            self.events.push(Event::Warning { connection: self.clients.id(slot), subject, reason: refused.text });
+            self.events.push(Event::Warning {
+                connection: self.clients.id(slot),
+                subject,
+                reason: refused.text.clone(),
+            });
         }
     }
 

@@ -484,7 +484,7 @@ impl Clients {
     }
 
     /// Return a mandatory message that is routed to no queue.
-    pub fn return_message(&mut self, slot: ChannelSlot, message: Arrived<'_>) {
+    pub fn return_message(&mut self, slot: ChannelSlot, message: &mut Arrived<'_>) {
         let channel = &self.channels[slot];
         let (number, connection) = (channel.number, channel.connection);
         let Connection { out, frame_max, .. } = &mut self.connections[connection];
@@ -494,7 +494,7 @@ impl Clients {
             out.append_content(number, &parts, None, *frame_max as usize);
         } else {
             put_header(out.tail(), number, parts.properties, parts.body.len() as u64);
-            out.append_body(number, message.into_body(), *frame_max as usize);
+            out.append_body(number, message.take_body(), *frame_max as usize);
         }
         self.touch(connection);
     }

@@ -74,6 +74,8 @@ pub(crate) struct Connection {
     pub passes: bool,
     /// A score from 0 to 32: one up for each message that consumers took at once, one down for each other.
     pub passed: u8,
+    /// The number of its last reads in succession that have published a little.
+    pub small_reads: u8,
     /// Whether it is in the broker's list of connections that have something to write or to say.
     pub is_dirty: bool,
     /// Whether frames in `input` wait for room in `out`, for the end of a shortage, or for the connection's next turn.
@@ -149,6 +151,7 @@ impl Connection {
             publishes: false,
             passes: false,
             passed: 0,
+            small_reads: 0,
             is_dirty: false,
             is_suspended: false,
             is_held: false,

@@ -41,8 +41,8 @@ impl Broker {
             && !connection.has_ended()
         {
             connection.input.append(&remaining[used..]);
+            self.turn.end_read(&mut connection.small_reads);
         }
-        self.turn.end_read();
         self.clients.count_buffers(slot);
         self.finish();
     }
@@ -203,7 +203,7 @@ impl Broker {
         let publish = Publish::decode(payload).map_err(|error| error.at(MethodId::of_payload(payload)))?;
         check_size(body.len(), self.options.message_bytes_max)?;
         let parts = Parts { route: publish.route, properties, body };
-        self.publish(channel, Arrived::Borrowed(parts), publish.flags)
+        self.publish(channel, &mut Arrived::Borrowed(parts), publish.flags)
     }
 
     /// Process one frame of any kind.
@@ -337,7 +337,7 @@ impl Broker {
         let it = &mut self.clients[channel];
         it.state = ChannelState::Open;
         self.backpressure.count_unfinished(it);
-        self.publish(channel, Arrived::Joined(incoming.joined), incoming.flags)
+        self.publish(channel, &mut Arrived::Joined(incoming.joined), incoming.flags)
     }
 }
 

@@ -21,8 +21,10 @@ const LATE_PART: u32 = 64;
 const READERS_PART: u32 = 8;
 /// The part of a round, and of what readers have in it, while a client publishes now and then and waits for the answer.
 const ATTENTIVE_PART: u32 = 4;
-/// The most steps that a read of such a client takes.
+/// The most steps that a read of such a client takes, and the number of such reads in succession by which it is known. One
+/// that publishes a lot has a small read now and then, too.
 const ATTENTIVE_STEPS: u32 = 256;
+const ATTENTIVE_READS: u8 = 8;
 /// The number of rounds without such a client after which a round is whole again.
 const CALM_ROUNDS: u32 = 256;
 
@@ -194,11 +196,17 @@ impl Turn {
         self.begin();
     }
 
-    /// End a read of a client. A client that has published a little waits for its answer, and its next message comes soon:
-    /// rounds are short from now on. One that publishes a lot waits for itself more than for others.
+    /// End a read of a client. A client that publishes a little, time and again, waits for its answers, and its next message
+    /// comes soon: rounds are short from now on. One that publishes a lot waits for itself more than for others.
+    /// `small_reads` is the number of its reads in succession that have published a little.
     #[inline]
-    pub fn end_read(&mut self) {
-        if std::mem::take(&mut self.has_published) && self.spent <= ATTENTIVE_STEPS {
+    pub fn end_read(&mut self, small_reads: &mut u8) {
+        if !std::mem::take(&mut self.has_published) {
+            return;
+        }
+        let is_small = self.spent <= ATTENTIVE_STEPS;
+        *small_reads = if is_small { small_reads.saturating_add(1) } else { 0 };
+        if *small_reads >= ATTENTIVE_READS {
             if !self.is_attentive() {
                 self.turn_budget = (self.budget / ATTENTIVE_PART).max(1);
                 self.round = self.round.min(self.turn_budget.saturating_mul(TURNS_A_ROUND));

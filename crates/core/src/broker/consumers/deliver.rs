@@ -1,7 +1,7 @@
 //! Delivery: messages go from queues to the consumers whose turn it is, as frames of their connections.
 //!
-//! A message that comes to an empty queue with a waiting consumer is written to the consumer's output in the same call;
-//! the store has a copy of it by then, from which the frames are written. When a public call returns, a queue that has both
+//! A message that comes to an empty queue with a waiting consumer is written to the consumer's output in the same call: from
+//! where it is, when the consumer acknowledges nothing, else from the copy that is stored. When a public call returns, a queue that has both
 //! a ready entry and a consumer that can take it is scheduled: it had no room in the turn, and goes on in the next call.
 
 use crate::amqp::properties::put_content;
@@ -12,10 +12,14 @@ use crate::broker::connections::delivery_frames::{GET_OK, delivery_numbers, put_
 use crate::broker::connections::output_buffer::CROWDED_BYTES;
 use crate::broker::consumers::unacknowledged::{CoarseTime, Delivery};
 use crate::broker::disk_waits::RETRY_US;
+use crate::broker::durable::Saved;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, MessageId};
+use crate::broker::parts::Parts;
 use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::expiry::DROP_STEPS;
 use crate::broker::queues::letter::Reason;
+use crate::broker::queues::message_store::copy_steps;
+use crate::broker::queues::queue::Queue;
 use crate::broker::topology::QueueId;
 
 /// The steps that it takes to find that a message has to come from the disk.
@@ -25,16 +29,57 @@ const ASK_STEPS: u32 = 16;
 const DROPPED_AT_ONCE: usize = 256;
 
 impl Broker {
+    /// Deliver a message that is stored nowhere to a consumer without acknowledgements, if one waits for it. `saved` is its
+    /// record in the journal, with the number of durable queues that have it there: this one is done with it. Returns
+    /// whether it was delivered.
+    #[inline]
+    pub(crate) fn pass(
+        &mut self,
+        id: QueueId,
+        parts: &Parts<'_>,
+        saved: Option<&mut (Saved, u32)>,
+        own_ms: Option<u64>,
+    ) -> bool {
+        let queue = &self.queues[id];
+        let needs_no_ack = |slot: ConsumerSlot| self.clients[slot].no_ack;
+        if !queue.may_pass() || !queue.ring.next().is_some_and(needs_no_ack) || self.is_late(queue, own_ms) {
+            return false;
+        }
+        let Some(slot) = self.taker(id).filter(|slot| self.clients[*slot].no_ack) else { return false };
+        if self.awaits_memory(id, slot, parts.size()) {
+            return false;
+        }
+        self.turn.spend(copy_steps(parts.size()));
+        let output_bytes_max = self.output_bytes_max();
+        self.clients.outlet(slot).write(false, parts, None, output_bytes_max);
+        self.metrics.delivered += 1;
+        let queue = &mut self.queues[id];
+        queue.published += 1;
+        queue.ring.rotate();
+        if let (Some(durable_id), Some((saved, queues))) = (queue.durable_id, saved) {
+            self.durability.settle(saved.record, durable_id);
+            *queues -= 1;
+        }
+        true
+    }
+
+    /// Whether a message that comes to a queue has to wait there, because the turn is over. It goes at once where it could
+    /// not stay.
+    #[inline]
+    fn is_late(&self, queue: &Queue, own_ms: Option<u64>) -> bool {
+        self.turn.is_over() && !queue.policy.is_bounded() && queue.expiry(self.clock.now(), own_ms) > self.clock.now()
+    }
+
     /// Put a message of this size at the end of a queue, or deliver it to a consumer that waits. Takes one reference to the
     /// message. It lives for its own time or for the queue's, whichever is shorter. Returns whether a consumer has it. When the
     /// turn is over, it waits in the queue until the end of the call or for another, unless it could not stay there.
     #[inline]
     pub(crate) fn enqueue(&mut self, queue: QueueId, message: MessageId, size: usize, own_ms: Option<u64>) -> bool {
+        let is_late = self.is_late(&self.queues[queue], own_ms);
         let it = &mut self.queues[queue];
         let expires = it.expiry(self.clock.now(), own_ms);
         let entry = it.next_entry(message, expires);
         let may_pass = it.may_pass();
-        let is_late = self.turn.is_over() && !it.policy.is_bounded() && expires > self.clock.now();
         if may_pass
             && !is_late
             && let Some(consumer) = self.taker(queue)

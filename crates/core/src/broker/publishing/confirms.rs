@@ -30,8 +30,8 @@ pub(crate) struct Confirms {
     pub(super) published: u64,
     /// The number up to which all messages have been acked or nacked.
     pub(super) told: u64,
-    /// Messages that wait for a disk, by number.
-    pub(super) waiting: VecDeque<(u64, DiskMarks)>,
+    /// Messages that wait for a disk, by number; one in several logs is there once for each.
+    pub(super) waiting: VecDeque<(u64, DiskMark)>,
     /// Messages that were nacked before all earlier ones were acked or nacked, by number.
     pub(super) refused: VecDeque<u64>,
 }
@@ -48,20 +48,18 @@ impl Confirms {
     }
 
     /// Confirm the last message, which has this number, only when these marks are reached.
-    pub fn wait(&mut self, number: u64, marks: DiskMarks) {
+    #[inline]
+    pub fn wait(&mut self, number: u64, marks: &[DiskMark]) {
         debug_assert_eq!(number, self.published);
-        if !marks.is_empty() {
-            self.waiting.push_back((number, marks));
+        for mark in marks {
+            self.waiting.push_back((number, *mark));
         }
     }
 
     /// The next ack, if any: for all messages that can be confirmed and have not been, up to the next refused one. Call it
     /// until there is none.
     pub fn acknowledge(&mut self, is_reached: impl Fn(DiskMark) -> bool) -> Option<Acknowledged> {
-        while let Some((_, marks)) = self.waiting.front() {
-            if !marks.iter().all(|mark| is_reached(*mark)) {
-                break;
-            }
+        while self.waiting.front().is_some_and(|(_, mark)| is_reached(*mark)) {
             self.waiting.pop_front();
         }
         let done = self.waiting.front().map_or(self.published, |(number, _)| number - 1);
@@ -129,7 +127,7 @@ mod tests {
         let mut confirms = Confirms::default();
         for sequence in [10, 20, 30] {
             let number = confirms.publish();
-            confirms.wait(number, mark(sequence));
+            confirms.wait(number, &mark(sequence));
         }
         confirms.publish();
         assert_eq!(told(&mut confirms, 9), None);
@@ -143,10 +141,7 @@ mod tests {
     fn a_message_in_two_logs_waits_for_both() {
         let mut confirms = Confirms::default();
         let number = confirms.publish();
-        confirms.wait(
-            number,
-            smallvec::smallvec![DiskMark { log: LogId(0), sequence: 5 }, DiskMark { log: LogId(1), sequence: 7 }],
-        );
+        confirms.wait(number, &[DiskMark { log: LogId(0), sequence: 5 }, DiskMark { log: LogId(1), sequence: 7 }]);
         assert_eq!(confirms.acknowledge(|mark| mark.log == LogId(0)), None);
         assert!(confirms.acknowledge(|_| true).is_some());
     }
@@ -168,7 +163,7 @@ mod tests {
             let number = confirms.publish();
             match refused {
                 true => assert!(confirms.refuse(number)),
-                false => confirms.wait(number, mark(number)),
+                false => confirms.wait(number, &mark(number)),
             }
         };
         for refused in [false, false, true, true, false, true] {
@@ -191,8 +186,8 @@ mod tests {
                 let number = confirms.publish();
                 match pattern >> (2 * index) & 3 {
                     0 => {}
-                    1 => confirms.wait(number, mark(number)),
-                    2 => confirms.wait(number, mark(1)),
+                    1 => confirms.wait(number, &mark(number)),
+                    2 => confirms.wait(number, &mark(1)),
                     _ => {
                         confirms.refuse(number);
                         told_of[number as usize] = Some(false);

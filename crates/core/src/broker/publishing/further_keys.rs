@@ -111,7 +111,7 @@ mod tests {
         let keys = |fields: &[(&str, FieldValue)]| {
             let bytes = properties(fields);
             let keys = further_keys(&BasicProperties::from_checked(&bytes));
-            keys.map(|keys| keys.join(" ")).map_err(|error| error.text)
+            keys.map(|keys| keys.join(" ")).map_err(|error| error.text.clone())
         };
         assert_eq!(keys(&[("BCC", texts(&["c"])), ("CC", texts(&["a", "b"]))]).as_deref(), Ok("a b c"));
         assert_eq!(keys(&[("SUCCESS", texts(&["a"])), ("note", FieldValue::from("CC"))]).as_deref(), Ok(""));

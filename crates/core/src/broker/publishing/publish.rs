@@ -19,7 +19,8 @@ use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::publishing::further_keys::{FurtherKeys, further_keys, may_have_copies, without_blind_copies};
 use crate::broker::publishing::route_memo::Memo;
-use crate::broker::queues::message_store::{Kept, StoredMessage};
+use crate::broker::queues::message_bytes::SHARED_BYTES_MIN;
+use crate::broker::queues::message_store::StoredMessage;
 use crate::broker::queues::policy::TIME_MS_MAX;
 use crate::broker::topology::{Published, QueueId};
 
@@ -45,14 +46,16 @@ impl Broker {
     pub(crate) fn publish(
         &mut self,
         slot: ChannelSlot,
-        message: Arrived<'_>,
+        message: &mut Arrived<'_>,
         flags: PublishFlags,
     ) -> Result<(), AmqpError> {
         BasicProperties::parse(message.parts().properties).map_err(|error| error.at(BasicPublish::ID))?;
         if flags.immediate() {
             return Err(error(ReplyCode::NotImplemented, "immediate=true").at_publish());
         }
-        let message = without_sender(&message.parts()).map_or(message, Arrived::Joined);
+        if let Some(joined) = without_sender(&message.parts()) {
+            *message = Arrived::Joined(joined);
+        }
         let connection = self.clients[slot].connection;
         self.backpressure.has_passed = false;
         let result = self.publish_or_keep(slot, message, flags);
@@ -65,7 +68,7 @@ impl Broker {
     fn publish_or_keep(
         &mut self,
         slot: ChannelSlot,
-        message: Arrived<'_>,
+        message: &mut Arrived<'_>,
         flags: PublishFlags,
     ) -> Result<(), AmqpError> {
         if let Some(transaction) = &mut self.clients[slot].transaction {
@@ -84,7 +87,7 @@ impl Broker {
     pub(super) fn publish_now(
         &mut self,
         slot: ChannelSlot,
-        message: Arrived<'_>,
+        message: &mut Arrived<'_>,
         flags: PublishFlags,
     ) -> Result<(), AmqpError> {
         self.turn.note_publish();
@@ -101,13 +104,13 @@ impl Broker {
     fn accept_or_wait(
         &mut self,
         slot: ChannelSlot,
-        message: Arrived<'_>,
+        message: &mut Arrived<'_>,
         flags: PublishFlags,
         routed: &mut Vec<QueueId>,
         terms: Terms,
     ) -> Result<(), AmqpError> {
         if terms.is_addressed {
-            return self.accept_addressed(slot, &message, flags, routed, terms);
+            return self.accept_addressed(slot, message, flags, routed, terms);
         }
         self.accept_with_room(slot, message, flags, routed, terms)
     }
@@ -117,7 +120,7 @@ impl Broker {
     fn accept_with_room(
         &mut self,
         slot: ChannelSlot,
-        message: Arrived<'_>,
+        message: &mut Arrived<'_>,
         flags: PublishFlags,
         routed: &mut Vec<QueueId>,
         terms: Terms,
@@ -133,14 +136,14 @@ impl Broker {
     fn accept_addressed(
         &mut self,
         slot: ChannelSlot,
-        message: &Arrived<'_>,
+        message: &mut Arrived<'_>,
         flags: PublishFlags,
         routed: &mut Vec<QueueId>,
         mut terms: Terms,
     ) -> Result<(), AmqpError> {
         let about = Arc::clone(&self.clients[self.clients[slot].connection].about);
-        let signed = self.with_sender(&about.identity, message, routed, &mut terms);
-        self.accept_with_room(slot, signed, flags, routed, terms)
+        let mut signed = self.with_sender(&about.identity, message, routed, &mut terms);
+        self.accept_with_room(slot, &mut signed, flags, routed, terms)
     }
 
     /// Write the sender into a message to an address; it is kept as the address is.
@@ -316,14 +319,15 @@ impl Broker {
     fn accept(
         &mut self,
         slot: ChannelSlot,
-        message: Arrived<'_>,
+        message: &mut Arrived<'_>,
         flags: PublishFlags,
         routed: &mut Vec<QueueId>,
         terms: Terms,
     ) -> Result<(), AmqpError> {
         let parts = message.parts();
         self.metrics.published += 1;
-        self.turn.spend(routed.len() as u32);
+        // The frame has paid for the first queue.
+        self.turn.spend((routed.len() as u32).saturating_sub(1));
         let number = self.count_publish(slot);
         if routed.is_empty() {
             self.metrics.unroutable += 1;
@@ -344,7 +348,7 @@ impl Broker {
             routed.retain(|queue| self.queues[*queue].stream.is_none());
             if routed.is_empty() {
                 if !marks.is_empty() {
-                    self.await_marks(slot, number, marks);
+                    self.await_marks(slot, number, &marks);
                 }
                 return Ok(());
             }
@@ -370,36 +374,52 @@ impl Broker {
             return self.nack(slot, number);
         }
         if !marks.is_empty() {
-            self.await_marks(slot, number, marks);
+            self.await_marks(slot, number, &marks);
         }
         Ok(())
     }
 
     /// Put a message into queues that take it, none of which is a stream. `saved` is its record, with the number of
-    /// durable queues that have it there.
+    /// durable queues that have it there. It is stored for the first queue that keeps it: what goes to consumers without
+    /// acknowledgements at once is written to them from where it is.
     pub(crate) fn put_into_queues(
         &mut self,
-        message: Arrived<'_>,
-        saved: Option<(Saved, u32)>,
+        message: &mut Arrived<'_>,
+        mut saved: Option<(Saved, u32)>,
         queues: &[QueueId],
         terms: Terms,
     ) {
         if queues.is_empty() {
             return;
         }
-        let mut stored = StoredMessage::new(message, queues.len(), terms.may_have_copies);
-        if let Some((saved, queues)) = saved {
-            stored.kept = Kept::Saved { record: saved.record, queues };
-            stored.sequence = saved.sequence.0;
+        self.metrics.enqueued += queues.len() as u64;
+        let parts = message.parts();
+        let size = parts.size();
+        let mut passed = 0;
+        if size < SHARED_BYTES_MIN {
+            let mut room = Vec::new();
+            let visible = if terms.may_have_copies { without_blind_copies(parts, &mut room) } else { parts };
+            while let Some(queue) = queues.get(passed)
+                && self.pass(*queue, &visible, saved.as_mut(), terms.time_to_live_ms)
+            {
+                passed += 1;
+            }
         }
+        self.backpressure.has_passed = true;
+        if passed < queues.len() {
+            self.store_for(message, saved, &queues[passed..], terms);
+        }
+    }
+
+    /// Store a message, and put it into queues.
+    fn store_for(&mut self, message: &mut Arrived<'_>, saved: Option<(Saved, u32)>, queues: &[QueueId], terms: Terms) {
+        let stored = StoredMessage::new(message.take(), queues.len(), terms.may_have_copies, saved);
         let size = stored.size();
         let message = self.messages.insert(stored);
-        self.metrics.enqueued += queues.len() as u64;
-        let mut has_passed = true;
         for &queue in queues {
-            has_passed &= self.enqueue(queue, message, size, terms.time_to_live_ms);
+            let has_passed = self.enqueue(queue, message, size, terms.time_to_live_ms);
+            self.backpressure.has_passed &= has_passed;
         }
-        self.backpressure.has_passed = has_passed;
         self.spill(message);
     }
 
@@ -420,6 +440,7 @@ impl Broker {
 
     /// Record a message for the durable queues among those that take it. Returns its record and the number of those
     /// queues; None when there are none.
+    #[inline]
     pub(crate) fn save_for(
         &mut self,
         parts: &Parts<'_>,
@@ -463,7 +484,8 @@ impl Broker {
         if self.durability.is_congested() {
             self.backpressure.await_journal();
         }
-        saved.map(|saved| Some((saved, self.publishing.durable_ids.len() as u32)))
+        let Saved { record, sequence } = saved?;
+        Ok(Some((Saved { record, sequence }, self.publishing.durable_ids.len() as u32)))
     }
 
     /// Whether one of these queues is durable, and its definition waits for room: what is in it would not survive.

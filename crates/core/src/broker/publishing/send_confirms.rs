@@ -5,7 +5,7 @@ use crate::amqp::{AmqpError, ReplyCode};
 use crate::broker::Broker;
 use crate::broker::errors::error;
 use crate::broker::ids::ChannelSlot;
-use crate::broker::publishing::confirms::{Confirms, DiskMark, DiskMarks};
+use crate::broker::publishing::confirms::{Confirms, DiskMark};
 
 impl Broker {
     /// Count a message that is published. Returns its number, when the channel's messages are confirmed.
@@ -21,7 +21,8 @@ impl Broker {
     }
 
     /// Let the confirm of the last message wait for the logs that keep it.
-    pub(crate) fn await_marks(&mut self, channel: ChannelSlot, number: Option<u64>, marks: DiskMarks) {
+    #[inline]
+    pub(crate) fn await_marks(&mut self, channel: ChannelSlot, number: Option<u64>, marks: &[DiskMark]) {
         if self.options.confirms_received {
             return;
         }

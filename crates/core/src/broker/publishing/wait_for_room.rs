@@ -29,11 +29,11 @@ impl Broker {
     pub(super) fn wait_for_room(
         &mut self,
         slot: ChannelSlot,
-        message: Arrived<'_>,
+        message: &mut Arrived<'_>,
         flags: PublishFlags,
         queue: QueueId,
     ) -> Result<(), AmqpError> {
-        let joined = message.into_joined();
+        let joined = message.take();
         let it = &mut self.queues[queue];
         if it.policy.is_over(1, joined.bytes.len() as u64) {
             let name = self.topology.queue_info(queue).map_or("", |info| info.name);
@@ -142,7 +142,7 @@ impl Broker {
             self.count_publish(slot);
             return self.release(connection);
         }
-        if let Err(error) = self.publish_now(slot, Arrived::Joined(joined), flags) {
+        if let Err(error) = self.publish_now(slot, &mut Arrived::Joined(joined), flags) {
             self.refuse(connection, number, error);
         }
         self.release(connection);

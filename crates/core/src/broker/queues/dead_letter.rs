@@ -104,7 +104,7 @@ impl Broker {
             if self.queues[queue].policy.overflow == Overflow::RejectAndBury
                 && let Some(source) = self.letter_source(queue)
             {
-                let message = self.messages.insert(StoredMessage::new(Arrived::Borrowed(*parts), 1, true));
+                let message = self.messages.insert(StoredMessage::new(parts.joined(), 1, true, None));
                 letters.push(self.letter(source, QueueEntry::new(0, message, NEVER), Reason::MaxLength));
             }
         }
@@ -305,7 +305,7 @@ impl Broker {
         self.metrics.letters += 1;
         let further = self.refused_letters(parts, &refusing);
         let terms = Terms { is_persistent, may_have_copies, is_addressed: false, time_to_live_ms };
-        self.put_into_queues(Arrived::Borrowed(*parts), saved, routed, terms);
+        self.put_into_queues(&mut Arrived::Borrowed(*parts), saved, routed, terms);
         Ok(Sent::Done { marks, further })
     }
 

@@ -24,15 +24,6 @@ impl MessageBytes {
         bytes.shrink_to_fit();
         Self::Shared(Arc::new(bytes))
     }
-
-    /// The memory, if nobody else has the bytes and it is worth keeping.
-    #[inline]
-    pub fn into_large(self) -> Option<Vec<u8>> {
-        match self {
-            Self::Own(_) => None,
-            Self::Shared(bytes) => Arc::into_inner(bytes),
-        }
-    }
 }
 
 impl Deref for MessageBytes {

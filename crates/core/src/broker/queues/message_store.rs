@@ -8,9 +8,9 @@
 use std::sync::Arc;
 
 use crate::broker::durability::journal_access::Durability;
-use crate::broker::durable::{DefinitionId, RecordId};
+use crate::broker::durable::{DefinitionId, RecordId, Saved};
 use crate::broker::ids::MessageId;
-use crate::broker::parts::{Arrived, Parts};
+use crate::broker::parts::{JoinedParts, Parts};
 use crate::broker::publishing::further_keys::without_blind_copies;
 use crate::broker::queues::message_bytes::{MessageBytes, SharedBody};
 use crate::broker::queues::spare_bytes::SpareBytes;
@@ -24,6 +24,12 @@ const OVERHEAD: u64 = size_of::<StoredMessage>() as u64 + 24;
 const READ_BACK_STEPS: u32 = 16;
 /// The bytes of a message that are copied in a step.
 const BYTES_PER_STEP: u32 = 2048;
+
+/// The work of writing a message of this size from memory to an output, in steps of a turn.
+#[inline]
+pub(crate) fn copy_steps(size: usize) -> u32 {
+    size as u32 / BYTES_PER_STEP + 1
+}
 
 /// The place of a message on disk, if it has one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,10 +65,19 @@ pub(crate) struct StoredMessage {
 }
 
 impl StoredMessage {
-    /// Add a message that has arrived, with the number of its entries in queues.
+    /// A message that has arrived, with the number of its entries in queues. `saved` is its record, with the number of durable
+    /// queues that have it there.
     #[inline]
-    pub fn new(message: Arrived<'_>, references: usize, may_have_blind_copies: bool) -> Self {
-        let joined = message.into_joined();
+    pub fn new(
+        joined: JoinedParts,
+        references: usize,
+        may_have_blind_copies: bool,
+        saved: Option<(Saved, u32)>,
+    ) -> Self {
+        let (kept, sequence) = match saved {
+            Some((saved, queues @ 1..)) => (Kept::Saved { record: saved.record, queues }, saved.sequence.0),
+            _ => (Kept::Nowhere, 0),
+        };
         Self {
             references: references as u32,
             size: joined.bytes.len() as u32,
@@ -70,8 +85,8 @@ impl StoredMessage {
             properties: joined.route as u16,
             bytes: Some(MessageBytes::new(joined.bytes)),
             may_have_blind_copies,
-            kept: Kept::Nowhere,
-            sequence: 0,
+            kept,
+            sequence,
         }
     }
 
@@ -102,7 +117,7 @@ impl StoredMessage {
     /// The work of a delivery, in steps of a turn.
     #[inline]
     pub fn read_steps(&self) -> u32 {
-        self.size / BYTES_PER_STEP + if self.is_resident() { 1 } else { READ_BACK_STEPS }
+        if self.is_resident() { copy_steps(self.size()) } else { copy_steps(self.size()) + READ_BACK_STEPS - 1 }
     }
 
     #[inline]
@@ -126,7 +141,7 @@ pub(crate) struct MessageStore {
 
 impl MessageStore {
     /// Keep a message until each of its references is [`MessageStore::release`]d.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, message: StoredMessage) -> MessageId {
         debug_assert!(message.references > 0, "nobody would release it");
         self.resident_bytes += message.memory_bytes();
@@ -153,38 +168,52 @@ impl MessageStore {
         self.messages[id].references += 1;
     }
 
-    /// Drop one reference, and the message with the last one.
+    /// Drop the reference of a queue that is done with a message, and the message with the last one. `queue` is its
+    /// definition, where it is durable.
     #[inline]
-    pub fn release(&mut self, id: MessageId, durability: &mut Durability) {
-        if let Some(Kept::Spilled(record)) = self.drop_reference(id) {
-            durability.release(record);
+    pub fn release(&mut self, id: MessageId, queue: Option<DefinitionId>, durability: &mut Durability) {
+        let message = &self.messages[id];
+        match (message.kept, queue) {
+            (Kept::Saved { .. }, Some(queue)) if message.references > 1 => self.settle(id, queue, durability),
+            (Kept::Saved { record, .. }, Some(queue)) => durability.settle(record, queue),
+            (Kept::Spilled(record), _) if message.references == 1 => durability.release(record),
+            _ => {}
         }
+        self.drop_reference(id);
     }
 
-    /// Drop one reference to a message, and the message with the last one. Returns where that was kept; a spilled one is
-    /// the caller's to release there.
+    /// Drop one reference to a message, and the message with the last one. Where it was kept is the caller's to settle.
     #[inline]
-    pub fn drop_reference(&mut self, id: MessageId) -> Option<Kept> {
+    pub fn drop_reference(&mut self, id: MessageId) {
         let message = &mut self.messages[id];
-        message.references -= 1;
-        if message.references > 0 {
-            return None;
+        if message.references > 1 {
+            message.references -= 1;
+            return;
         }
-        let message = self.messages.remove(id);
         self.resident_bytes -= message.memory_bytes();
-        self.spare.offer(message.bytes.and_then(MessageBytes::into_large));
-        Some(message.kept)
+        if let Some(MessageBytes::Shared(_)) = message.bytes {
+            self.offer_bytes(id);
+        }
+        self.messages.discard(id);
     }
 
-    /// Record that a durable queue is done with a message, if the journal has it. The caller releases its reference next.
-    pub fn settle(&mut self, id: MessageId, queue: DefinitionId, durability: &mut Durability) {
+    /// Keep the memory of a large message that goes, if nobody else has its bytes.
+    #[cold]
+    fn offer_bytes(&mut self, id: MessageId) {
+        if let Some(MessageBytes::Shared(bytes)) = self.messages[id].bytes.take() {
+            self.offer_spare(bytes);
+        }
+    }
+
+    /// Record that a durable queue is done with a message that others have, if the journal has it.
+    fn settle(&mut self, id: MessageId, queue: DefinitionId, durability: &mut Durability) {
         let message = &mut self.messages[id];
         let Kept::Saved { record, queues } = message.kept else { return };
         if !durability.is_on() {
             return;
         }
         // Others have the message, and its bytes are nowhere else: it stays where it is.
-        if queues == 1 && message.references > 1 && !message.is_resident() {
+        if queues == 1 && !message.is_resident() {
             durability.settle_but_keep(record, queue);
             message.kept = Kept::Spilled(record);
             return;
@@ -326,7 +355,7 @@ mod tests {
     #[test]
     fn parts_come_back_as_they_went_in() {
         let mut store = MessageStore::default();
-        let id = store.insert(StoredMessage::new(Arrived::Borrowed(PARTS), 1, false));
+        let id = store.insert(StoredMessage::new(PARTS.joined(), 1, false, None));
         let parts = store.get(id).parts().expect("resident");
         assert_eq!((parts, parts.exchange(), parts.routing_key()), (PARTS, &b"logs"[..], &b"a.b"[..]));
         assert_eq!(store.get(id).size(), 16);
@@ -335,7 +364,7 @@ mod tests {
     #[test]
     fn memory_goes_with_the_last_reference() {
         let mut store = MessageStore::default();
-        let id = store.insert(StoredMessage::new(Arrived::Borrowed(PARTS), 1, false));
+        let id = store.insert(StoredMessage::new(PARTS.joined(), 1, false, None));
         store.retain(id);
         assert_eq!(store.resident_bytes(), 16 + OVERHEAD);
         store.drop_reference(id);
@@ -344,7 +373,7 @@ mod tests {
         assert_eq!((store.evict(id), store.evict(id)), (16, 0));
         assert_eq!((store.resident_bytes(), store.get(id).is_resident()), (OVERHEAD, false));
         assert_eq!(store.get(id).parts_of(&PARTS.joined().bytes), PARTS);
-        assert_eq!(store.drop_reference(id), Some(Kept::Spilled(RecordId(1))), "for the caller to release");
+        store.drop_reference(id);
         assert_eq!((store.len(), store.resident_bytes()), (0, 0));
     }
 }

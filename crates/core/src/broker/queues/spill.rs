@@ -168,9 +168,6 @@ impl Broker {
     /// Release the message of an entry, and settle it for the durable queue that it was in.
     #[inline]
     pub(crate) fn release_entry(&mut self, entry: QueueEntry, durable_id: Option<DefinitionId>) {
-        if let Some(queue) = durable_id {
-            self.messages.settle(entry.message, queue, &mut self.durability);
-        }
-        self.messages.release(entry.message, &mut self.durability);
+        self.messages.release(entry.message, durable_id, &mut self.durability);
     }
 }

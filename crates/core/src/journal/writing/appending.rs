@@ -106,10 +106,9 @@ impl PendingRun {
         }
     }
 
-    /// The memory of its records, once it has ended: what others have too counts once among all of them.
-    pub fn memory_bytes(&self) -> usize {
-        let elsewhere = self.shared.as_ref().map_or(0, |(body, holders)| elsewhere_bytes(body, *holders));
-        self.records_bytes() - elsewhere
+    /// The part of its records that others count.
+    pub fn elsewhere_bytes(&self) -> usize {
+        self.shared.as_ref().map_or(0, |(body, holders)| elsewhere_bytes(body, *holders))
     }
 
     /// All of its bytes in one piece, with the terminator.

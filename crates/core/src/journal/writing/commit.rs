@@ -59,10 +59,11 @@ impl SharedLog {
                 writing.runs.push_front(run);
                 return Ok(false);
             }
-            let (size_bytes, memory_bytes, before) = (run.records_bytes(), run.memory_bytes(), run.first.previous());
+            let (size_bytes, elsewhere_bytes, before) =
+                (run.records_bytes(), run.elsewhere_bytes(), run.first.previous());
             let buffer = writing.put(run).map_err(|error| self.failure("write to", &error))?;
             self.counters.wrote(writing.written.0 - before.0, size_bytes as u64);
-            self.no_longer_pending(size_bytes, memory_bytes);
+            self.no_longer_pending(size_bytes, elsewhere_bytes);
             writing.keep(buffer);
         }
         Ok(true)

@@ -34,8 +34,8 @@ pub(crate) struct SharedLog {
     pub reader_files: ReaderFiles,
     synced: AtomicU64,
     pub pending_bytes: AtomicUsize,
-    /// Their memory: of what others have too, a part.
-    pub pending_memory_bytes: AtomicUsize,
+    /// The part of them that others count.
+    pub elsewhere_bytes: AtomicUsize,
     /// The memory of the heads of the active segment.
     pub heads_bytes: AtomicUsize,
     pub is_full: AtomicBool,
@@ -89,7 +89,7 @@ impl SharedLog {
             files: Mutex::default(),
             synced: AtomicU64::new(next.previous().0),
             pending_bytes: AtomicUsize::new(0),
-            pending_memory_bytes: AtomicUsize::new(0),
+            elsewhere_bytes: AtomicUsize::new(0),
             heads_bytes: AtomicUsize::new(0),
             is_full: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
@@ -119,9 +119,9 @@ impl SharedLog {
     }
 
     /// Subtracts written bytes from those that wait.
-    pub fn no_longer_pending(&self, size_bytes: usize, memory_bytes: usize) {
+    pub fn no_longer_pending(&self, size_bytes: usize, elsewhere_bytes: usize) {
         self.pending_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
-        self.pending_memory_bytes.fetch_sub(memory_bytes, Ordering::Relaxed);
+        self.elsewhere_bytes.fetch_sub(elsewhere_bytes, Ordering::Relaxed);
     }
 
     pub fn publish_synced(&self, sequence: Sequence) {

@@ -99,6 +99,7 @@ impl Durable {
     }
 
     pub(super) fn drop_definition(&mut self, id: DefinitionId) {
+        self.alive = None;
         if let Some(defined) = self.definitions.remove(&id) {
             self.slots.free(defined.slot, self.last);
         }

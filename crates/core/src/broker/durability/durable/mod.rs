@@ -74,6 +74,8 @@ pub struct Durable {
     reserved: usize,
     /// Settled entries that are not recorded yet: queue and position.
     settled: Vec<(DefinitionId, Sequence)>,
+    /// The queue of the last of them; None when a definition has gone since.
+    alive: Option<DefinitionId>,
     /// Copies that are not synced yet.
     moves: VecDeque<PendingMove>,
     /// The sequence of the last record.
@@ -120,6 +122,7 @@ impl Durable {
             definitions: HashMap::new(),
             reserved: 0,
             settled: Vec::new(),
+            alive: None,
             moves: VecDeque::new(),
             skipped: false,
             copied_while_full: 0,
@@ -250,7 +253,8 @@ impl Durable {
         let Some((position, is_last)) = self.slots.settle(record, queue) else { return };
         debug_assert!(is_last, "a durable queue holds the record");
         self.slots.keep_spilled(record);
-        if self.is_alive(queue) {
+        if self.alive == Some(queue) || self.is_alive(queue) {
+            self.alive = Some(queue);
             self.settled.push((queue, position));
         }
     }
@@ -262,7 +266,8 @@ impl Durable {
         if is_last {
             self.slots.free(record, self.last);
         }
-        if self.is_alive(queue) {
+        if self.alive == Some(queue) || self.is_alive(queue) {
+            self.alive = Some(queue);
             self.settled.push((queue, position));
         }
     }

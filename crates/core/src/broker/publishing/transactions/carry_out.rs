@@ -113,7 +113,7 @@ impl Broker {
             self.metrics.unroutable += 1;
             if flags.mandatory() && self.clients.channel_of(commit.channel).is_some() {
                 self.metrics.returned += 1;
-                self.clients.return_message(commit.channel.id, Arrived::Joined(joined));
+                self.clients.return_message(commit.channel.id, &mut Arrived::Joined(joined));
             }
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl Broker {
         };
         marks.extend(saved.map(|(saved, _)| DiskMark { log: JOURNAL, sequence: saved.sequence.0 }));
         commit.promise(marks);
-        self.put_into_queues(message, saved, routed, terms);
+        self.put_into_queues(&mut message, saved, routed, terms);
         Ok(())
     }
 

@@ -51,7 +51,7 @@ impl Broker {
         let transaction = self.clients[channel].transaction.as_mut().ok_or_else(not_transactional)?;
         let messages = transaction.take_messages();
         for message in messages {
-            self.publish_now(channel, Arrived::Joined(message.joined), message.flags)?;
+            self.publish_now(channel, &mut Arrived::Joined(message.joined), message.flags)?;
         }
         self.carry_out(channel, Vec::new());
         Ok(())

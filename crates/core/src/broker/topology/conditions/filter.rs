@@ -277,7 +277,10 @@ mod tests {
 
     fn refusal(fields: &[(&str, &str)]) -> String {
         let bytes = fields.iter().copied().collect::<Table>().to_bytes();
-        parse(RawTable::new(&bytes), None, Some(&Hierarchies::new()), COMPILED_BYTES_MAX).expect_err("refused").text
+        parse(RawTable::new(&bytes), None, Some(&Hierarchies::new()), COMPILED_BYTES_MAX)
+            .expect_err("refused")
+            .text
+            .clone()
     }
 
     #[test]
@@ -340,7 +343,7 @@ mod tests {
     fn an_argument_is_known_and_has_its_query() {
         let check = |fields: &[(&str, &str)]| {
             let bytes = fields.iter().copied().collect::<Table>().to_bytes();
-            check_query_arguments(RawTable::new(&bytes)).map_err(|error| error.text)
+            check_query_arguments(RawTable::new(&bytes)).map_err(|error| error.text.clone())
         };
         for good in [&[(QUERY, "a"), (LANGUAGE, "cbm"), (BODY, "json")][..], &[(KEY, "k"), (BODY, "text")], &[]] {
             assert_eq!(check(good), Ok(()));

@@ -10,7 +10,7 @@ fn settings(kind: ExchangeKind) -> ExchangeSettings<'static> {
 }
 
 fn text<T: std::fmt::Debug>(result: Result<T, AmqpError>) -> String {
-    result.expect_err("refused").text
+    result.expect_err("refused").text.clone()
 }
 
 #[test]
