@@ -129,7 +129,7 @@ impl Broker {
             queues: Queues::default(),
             messages: MessageStore::default(),
             letters: Letters::default(),
-            publishing: Publishing::default(),
+            publishing: Publishing::new(options.memory_bytes_max, options.seed),
             backpressure: Backpressure::default(),
             waiting_senders: WaitingSenders::default(),
             streams: Streams::default(),

@@ -86,6 +86,7 @@ impl Principals {
         let user = Arc::clone(&principal.user);
         if principal.connections == 0 {
             self.slab.remove(number);
+            self.version += 1;
         }
         self.change_usage(&user, |usage| usage.connections -= 1);
     }

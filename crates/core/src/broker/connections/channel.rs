@@ -8,7 +8,6 @@ use crate::broker::consumers::unacknowledged::Unacknowledged;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle, Serial};
 use crate::broker::publishing::confirms::{Confirms, DiskMarks};
-use crate::broker::publishing::route_memo::Memo;
 use crate::broker::publishing::transactions::transaction::Transaction;
 use crate::broker::publishing::waiting_senders::WaitingMessage;
 use crate::broker::streams::reader_offset::LeftReaders;
@@ -120,8 +119,6 @@ pub(crate) struct Channel {
     pub next_looked_at: u64,
     /// Named readers that were cancelled before everything that they got was acknowledged.
     pub left_readers: Option<Box<LeftReaders>>,
-    /// The route that the last message took.
-    pub memo: Option<Box<Memo>>,
 }
 
 impl Channel {
@@ -150,7 +147,6 @@ impl Channel {
             timeout_ms_min: None,
             next_looked_at: 0,
             left_readers: None,
-            memo: None,
         }
     }
 

@@ -190,7 +190,6 @@ impl Broker {
         let channel = &mut self.clients[slot];
         channel.incoming = None;
         channel.confirms = None;
-        channel.memo = None;
         let (connection, transaction) = (channel.connection, channel.transaction.take());
         if transaction.is_some() {
             // What it had begun to settle is rolled back, too.

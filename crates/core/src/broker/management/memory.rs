@@ -34,7 +34,7 @@ pub struct MemoryUse {
     pub buffers: u64,
     /// Connections, channels and consumers.
     pub connections: u64,
-    /// Queues without their entries, exchanges, bindings and their queries.
+    /// Queues without their entries, exchanges, bindings and their queries, and remembered routes.
     pub definitions: u64,
     /// Records of the journal: the places of live ones, those that wait to be written, and the index of the current segment;
     /// records of streams that wait to be written, or that live readers have yet to get, and what other readers have read
@@ -105,7 +105,9 @@ impl Broker {
             buffers: self.clients.buffer_bytes(),
             connections: connections as u64 * (size_of::<Connection>() as u64 + self.options.connection_bytes)
                 + (channels * size_of::<Channel>() + consumers * size_of::<Consumer>()) as u64,
-            definitions: (self.queues.len() * size_of::<Queue>()) as u64 + self.topology.memory_bytes(),
+            definitions: (self.queues.len() * size_of::<Queue>()) as u64
+                + self.topology.memory_bytes()
+                + self.publishing.route_bytes(),
             journal: self.durability.memory_bytes()
                 + (self.streams.tail_bytes() + self.streams.pending_memory_bytes()) as u64
                 + self.durability.block_bytes()

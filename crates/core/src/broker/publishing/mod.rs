@@ -5,7 +5,7 @@ pub(crate) mod confirms;
 pub(crate) mod further_keys;
 pub(crate) mod pending;
 pub(crate) mod publish;
-pub(crate) mod route_memo;
+pub(crate) mod route_memos;
 pub(crate) mod send_confirms;
 pub(crate) mod shortage;
 pub(crate) mod transactions;

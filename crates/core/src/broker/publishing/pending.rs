@@ -3,14 +3,17 @@
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ChannelSlot, Handle};
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
+use crate::broker::publishing::route_memos::RouteMemos;
 use crate::broker::publishing::transactions::commit::CommitInProgress;
 use crate::broker::topology::{QueueId, Reading, RouteScratch};
 
 /// Buffers and lists of publishing, kept so that nothing is allocated per message.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Publishing {
     /// Room for routing.
     pub(super) route_scratch: RouteScratch,
+    /// The routes of late.
+    pub(super) route_memos: RouteMemos,
     /// The queues that the current message goes to.
     pub(super) routed: Vec<QueueId>,
     /// The definitions of those queues in `routed` that are durable.
@@ -26,6 +29,25 @@ pub(crate) struct Publishing {
 }
 
 impl Publishing {
+    /// Nothing is published yet. `memory_bytes_max` is all that the broker may take.
+    pub fn new(memory_bytes_max: u64, seed: u64) -> Self {
+        Self {
+            route_scratch: RouteScratch::default(),
+            route_memos: RouteMemos::new(memory_bytes_max, seed),
+            routed: Vec::new(),
+            durable_ids: Vec::new(),
+            confirming: Vec::new(),
+            awaiting: Vec::new(),
+            promised: DiskMarks::new(),
+            commit: None,
+        }
+    }
+
+    /// The memory of remembered routes.
+    pub fn route_bytes(&self) -> u64 {
+        self.route_memos.memory_bytes() as u64
+    }
+
     /// Begin a method. Marks that earlier work waits for do not delay its answer.
     pub fn begin_method(&mut self) {
         self.promised.clear();

@@ -18,7 +18,7 @@ use crate::broker::ids::{ChannelSlot, JOURNAL};
 use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::publishing::further_keys::{FurtherKeys, further_keys, may_have_copies, without_blind_copies};
-use crate::broker::publishing::route_memo::Memo;
+use crate::broker::publishing::route_memos::RouteKey;
 use crate::broker::queues::message_bytes::SHARED_BYTES_MIN;
 use crate::broker::queues::message_store::StoredMessage;
 use crate::broker::queues::policy::TIME_MS_MAX;
@@ -26,8 +26,6 @@ use crate::broker::topology::{Published, QueueId};
 
 /// Maximum time of matching a message that the turn need not pay for.
 const FREE_NS_MAX: u64 = 50_000;
-/// The maximum number of queues of a remembered route. A larger one costs little to look up, compared with its queues.
-const MEMO_QUEUES_MAX: usize = 64;
 
 /// The properties of a message that queues obey.
 #[derive(Debug, Clone, Copy)]
@@ -188,8 +186,7 @@ impl Broker {
         self.topology.check_publish(vhost, exchange)
     }
 
-    /// Find the queues that a message goes to: nearly always those of the last message. Returns whether some of them are of
-    /// addresses.
+    /// Find the queues that a message goes to: often those of a message of late. Returns whether some of them are of addresses.
     #[inline]
     pub(super) fn route(
         &mut self,
@@ -200,19 +197,22 @@ impl Broker {
         routed: &mut Vec<QueueId>,
     ) -> Result<bool, AmqpError> {
         self.check_user(slot, &properties)?;
-        if let Some(memo) = &self.clients[slot].memo
-            && !may_have_copies
-            && *memo.route == *parts.route
-            && memo.topology_version == self.topology.version()
-            && memo.permissions_version == self.permissions.version()
-        {
+        let key = self.route_key(slot, parts.route);
+        if !may_have_copies && let Some(memo) = self.publishing.route_memos.find(&key) {
             routed.extend_from_slice(&memo.queues);
             return Ok(memo.is_addressed);
         }
         self.route_anew(slot, parts, properties, may_have_copies, routed)
     }
 
-    /// Find the queues of a message that goes elsewhere than the last one, or may do so.
+    /// What the route of a message of this channel is remembered by.
+    #[inline]
+    fn route_key<'a>(&self, slot: ChannelSlot, route: &'a [u8]) -> RouteKey<'a> {
+        let principal = self.clients[self.clients[slot].connection].principal;
+        RouteKey { principal, route, versions: (self.topology.version(), self.permissions.version()) }
+    }
+
+    /// Find the queues of a message whose route is not remembered, or is not that of its key alone.
     fn route_anew(
         &mut self,
         slot: ChannelSlot,
@@ -233,14 +233,9 @@ impl Broker {
             self.check_reading(exchange, parts)?;
         }
         let is_addressed = self.route_to_addresses(slot, exchange, (routing_key, &further_keys), routed)?;
-        if !may_have_copies && key_decided && routed.len() <= MEMO_QUEUES_MAX {
-            self.clients[slot].memo = Some(Box::new(Memo {
-                route: parts.route.into(),
-                topology_version: self.topology.version(),
-                permissions_version: self.permissions.version(),
-                queues: routed.as_slice().into(),
-                is_addressed,
-            }));
+        if !may_have_copies && key_decided {
+            let key = self.route_key(slot, parts.route);
+            self.publishing.route_memos.offer(&key, routed, is_addressed);
         }
         Ok(is_addressed)
     }

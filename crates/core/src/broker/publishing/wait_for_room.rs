@@ -125,8 +125,10 @@ impl Broker {
             if let Some(it) = self.queues.queue_of(queue) {
                 it.has_waiting_senders = has_more;
             }
-            any |= size.is_some();
-            self.publish_waiting(handle.id);
+            if size.is_some() {
+                any = true;
+                self.publish_waiting(handle.id);
+            }
         }
         any
     }

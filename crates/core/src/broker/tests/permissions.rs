@@ -1,10 +1,12 @@
 //! Permissions hold on every way by which a message or a query gets somewhere.
 
 use super::client::{TestBroker, closed, names, table};
-use crate::amqp::method::{ConnectionCloseOk, ExchangeBind, ExchangeDeclare, ExchangeUnbind, QueueBind, QueueDeclare};
+use crate::amqp::method::{
+    ChannelOpen, ConnectionCloseOk, ExchangeBind, ExchangeDeclare, ExchangeUnbind, QueueBind, QueueDeclare,
+};
 use crate::amqp::{FieldValue, Method};
 use crate::broker::topology::StoredQuery;
-use crate::broker::{Access, Broker, BrokerOptions, Control, Resource, Verb};
+use crate::broker::{Access, Broker, BrokerOptions, Control, Login, Resource, Verb};
 
 /// May publish to `held` only with keys that begin with `mine`, and use only queries that begin with `mine`.
 struct Held;
@@ -101,4 +103,37 @@ fn a_query_of_the_store_asks_for_a_permission() {
     assert_eq!(outcome(bind("mine")), None);
     let (code, text) = outcome(bind("other")).expect("refused");
     assert!(code == 403 && text.contains("read access to stored query 'other'"), "{text}");
+}
+
+/// Lets only `ann` publish.
+struct OnlyAnn;
+
+impl Control for OnlyAnn {
+    fn allowed(&mut self, access: &Access<'_>) -> bool {
+        access.verb != Verb::Write || access.user == "ann"
+    }
+
+    fn stored_query(&mut self, _: &str) -> Result<StoredQuery, String> {
+        Err("there is none".to_owned())
+    }
+}
+
+#[test]
+fn a_remembered_route_is_that_of_its_user() {
+    let broker = Broker::new(BrokerOptions::default(), Box::new(OnlyAnn), 0, 0);
+    let mut world = TestBroker { broker, now: 0 };
+    let login = |user: &str| Login { user: user.to_owned(), ..Login::default() };
+    let owner = world.connect_as(login("owner"));
+    world.ask(owner, 1, ChannelOpen::default());
+    world.declare(owner, "queue");
+    for user in ["ann", "bob", "ann"] {
+        // The last one has the number that the one before had, who is gone.
+        let id = world.connect_as(login(user));
+        world.ask(id, 1, ChannelOpen::default());
+        (0..3).for_each(|_| world.publish(id, "", "queue", b"x"));
+        let refused = closed(&world.seen(id)).map(|(_, code, _)| code);
+        assert_eq!(refused, (user != "ann").then_some(403), "{user}");
+        world.broker.disconnect(id, 0);
+    }
+    assert_eq!(world.broker.metrics().messages, 6);
 }
