@@ -211,7 +211,7 @@ fn publish_and_settle(
     held: usize,
     staying: bool,
 ) {
-    let content = Content { route: b"\0\x05queue", properties: &[0x10, 0, 2], body: &[7; BODY_BYTES] };
+    let content = Content { route: b"\0\x05queue", properties: &[0x10, 0, 2], body: &[7; BODY_BYTES], shared: None };
     for number in 0..64 {
         let saved = loop {
             match durable.message(content, &[queue], 0, TimeToLive::FOREVER) {
@@ -282,7 +282,7 @@ fn fill(dir: &Path, messages: usize, body: usize) {
     let (mut durable, _) = Durable::open(disk(), dir, DurableOptions::default(), &committer).expect("a journal");
     let queue = durable.define(b"queue", b"", &[], None, 0).expect("defined").0;
     let body = vec![7; body];
-    let content = Content { route: b"\0\x05queue", properties: &[0x10, 0, 2], body: &body };
+    let content = Content { route: b"\0\x05queue", properties: &[0x10, 0, 2], body: &body, shared: None };
     for _ in 0..messages {
         while durable.message(content, &[queue], 0, TimeToLive::FOREVER).is_err() {
             std::thread::yield_now();

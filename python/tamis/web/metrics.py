@@ -103,7 +103,7 @@ GAUGES = {
         "memory_connections_bytes", "Counted memory: connections, channels and consumers."
     ),
     "memory_definitions_bytes": MetricForm(
-        "memory_definitions_bytes", "Counted memory: queues, exchanges, bindings and their queries."
+        "memory_definitions_bytes", "Counted memory: queues, exchanges, bindings and their queries, remembered routes."
     ),
     "memory_journal_bytes": MetricForm(
         "memory_journal_bytes", "Counted memory: places of live records, and records that wait to be written."

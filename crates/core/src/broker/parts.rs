@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::broker::durable::Content;
-use crate::broker::queues::message_bytes::SharedBody;
+use crate::broker::queues::message_bytes::{MessageBytes, SHARED_BYTES_MIN, SharedBody};
 
 /// The parts of a message, as they go over the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,9 +29,10 @@ impl<'a> Parts<'a> {
         short(self.route, 1 + self.exchange().len())
     }
 
-    /// The parts as the journal takes them.
-    pub fn content(&self) -> Content<'a> {
-        Content { route: self.route, properties: self.properties, body: self.body }
+    /// The parts as the journal takes them. `shared` is all of them in one piece, if they lie so that the journal can have it.
+    #[inline]
+    pub fn content(&self, shared: Option<&'a Arc<Vec<u8>>>) -> Content<'a> {
+        Content { route: self.route, properties: self.properties, body: self.body, shared }
     }
 
     /// All parts in one piece, as the store and the journal keep them.
@@ -56,10 +57,16 @@ pub(crate) struct JoinedParts {
 
 impl JoinedParts {
     pub fn parts(&self) -> Parts<'_> {
-        let (route, remaining) = self.bytes.split_at(self.route);
-        let (properties, body) = remaining.split_at(self.properties);
-        Parts { route, properties, body }
+        parts_of(&self.bytes, self.route, self.properties)
     }
+}
+
+/// The parts of a large message in one piece, which queues, logs and outputs have together.
+pub(crate) struct SharedParts {
+    bytes: Arc<Vec<u8>>,
+    /// The sizes of the first two.
+    route: usize,
+    properties: usize,
 }
 
 /// A message that has arrived: it lies in somebody's buffer, or is in one piece already and need not be copied. Whoever
@@ -67,6 +74,7 @@ impl JoinedParts {
 pub(crate) enum Arrived<'a> {
     Borrowed(Parts<'a>),
     Joined(JoinedParts),
+    Shared(SharedParts),
 }
 
 impl Arrived<'_> {
@@ -75,7 +83,38 @@ impl Arrived<'_> {
         match self {
             Self::Borrowed(parts) => *parts,
             Self::Joined(joined) => joined.parts(),
+            Self::Shared(shared) => parts_of(&shared.bytes, shared.route, shared.properties),
         }
+    }
+
+    /// Let those who keep the message have its bytes together, if it is large.
+    #[inline]
+    pub fn share_large(&mut self) {
+        if self.parts().size() >= SHARED_BYTES_MIN && self.shared().is_none() {
+            self.share();
+        }
+    }
+
+    #[cold]
+    fn share(&mut self) {
+        let JoinedParts { mut bytes, route, properties } = self.take();
+        bytes.shrink_to_fit();
+        *self = Self::Shared(SharedParts { bytes: Arc::new(bytes), route, properties });
+    }
+
+    /// The bytes that others may have, too.
+    #[inline]
+    pub fn shared(&self) -> Option<&Arc<Vec<u8>>> {
+        match self {
+            Self::Shared(shared) => Some(&shared.bytes),
+            _ => None,
+        }
+    }
+
+    /// The message as the journal takes it.
+    #[inline]
+    pub fn content(&self) -> Content<'_> {
+        self.parts().content(self.shared())
     }
 
     /// Take the message out, in one piece.
@@ -84,6 +123,20 @@ impl Arrived<'_> {
         match self {
             Self::Borrowed(parts) => parts.joined(),
             Self::Joined(joined) => std::mem::take(joined),
+            Self::Shared(SharedParts { bytes, route, properties }) => {
+                let bytes = Arc::unwrap_or_clone(std::mem::take(bytes));
+                JoinedParts { bytes, route: *route, properties: *properties }
+            }
+        }
+    }
+
+    /// Take the bytes out, as the store keeps them.
+    #[inline]
+    pub fn take_bytes(&mut self) -> MessageBytes {
+        self.share_large();
+        match self {
+            Self::Shared(shared) => MessageBytes::Shared(Arc::clone(&shared.bytes)),
+            _ => MessageBytes::Own(self.take().bytes.into_boxed_slice()),
         }
     }
 
@@ -92,6 +145,14 @@ impl Arrived<'_> {
         let joined = self.take();
         SharedBody::rest(Arc::new(joined.bytes), joined.route + joined.properties)
     }
+}
+
+/// The parts in one piece, with the sizes of the first two.
+#[inline]
+fn parts_of(bytes: &[u8], route: usize, properties: usize) -> Parts<'_> {
+    let (route, remaining) = bytes.split_at(route);
+    let (properties, body) = remaining.split_at(properties);
+    Parts { route, properties, body }
 }
 
 fn short(route: &[u8], at: usize) -> &[u8] {

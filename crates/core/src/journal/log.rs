@@ -82,7 +82,7 @@ impl Log {
         self.append_record((kind, time_us, head), RecordBody::Parts(body))
     }
 
-    /// Appends a record whose body others may have, too: then it is not copied here, but by the committer when it writes.
+    /// Appends a record whose body others may have, too: then it is not copied.
     ///
     /// # Errors
     /// As [`Log::append`].

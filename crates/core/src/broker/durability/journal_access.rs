@@ -18,7 +18,7 @@ use crate::broker::durability::changes::Changes;
 use crate::broker::durability::deleted_queues::DeletedQueues;
 use crate::broker::durability::settlements::Settlements;
 use crate::broker::durability::stream_files::StreamFiles;
-use crate::broker::durable::{DefinitionId, Durable, RecordId, Saved, TimeToLive};
+use crate::broker::durable::{Content, DefinitionId, Durable, RecordId, Saved, TimeToLive};
 use crate::broker::errors::error;
 use crate::broker::ids::{CHANGES, ChannelSlot, ConnectionId, Handle, MessageId};
 use crate::broker::management::metrics::JournalMetrics;
@@ -248,14 +248,14 @@ impl Durability {
     /// There is no room, or nothing is written any more.
     pub fn save(
         &mut self,
-        parts: &Parts<'_>,
+        content: Content<'_>,
         queues: &[DefinitionId],
         wall_us: i64,
         time_to_live: TimeToLive,
     ) -> Result<Saved, AppendError> {
         let Some(journal) = &mut self.journal else { return Err(AppendError::Busy) };
-        journal.appended += parts.size() as u64 + 64;
-        journal.durable.message(parts.content(), queues, wall_us, time_to_live)
+        journal.appended += content.size_bytes() as u64 + 64;
+        journal.durable.message(content, queues, wall_us, time_to_live)
     }
 
     /// Record a message for which [`Durability::reserve`] has made room.
@@ -264,14 +264,14 @@ impl Durability {
     /// Nothing is written any more.
     pub fn save_in_reservation(
         &mut self,
-        parts: &Parts<'_>,
+        content: Content<'_>,
         queues: &[DefinitionId],
         wall_us: i64,
         time_to_live: TimeToLive,
     ) -> Result<Saved, AppendError> {
         let Some(journal) = &mut self.journal else { return Err(AppendError::Busy) };
-        journal.appended += parts.size() as u64 + 64;
-        journal.durable.message_in_reservation(parts.content(), queues, wall_us, time_to_live)
+        journal.appended += content.size_bytes() as u64 + 64;
+        journal.durable.message_in_reservation(content, queues, wall_us, time_to_live)
     }
 
     /// The maximum of bytes that a message for `queues` queues takes in the journal. Nothing without a journal.
@@ -279,7 +279,7 @@ impl Durability {
     /// # Errors
     /// It can never be recorded.
     pub fn record_bytes(&self, parts: &Parts<'_>, queues: usize) -> Result<usize, AppendError> {
-        self.durable().map_or(Ok(0), |durable| durable.record_bytes(&parts.content(), queues))
+        self.durable().map_or(Ok(0), |durable| durable.record_bytes(&parts.content(None), queues))
     }
 
     /// Keep room for messages of a transaction until [`Durability::end_reservation`]. False when there is not enough.
@@ -295,8 +295,8 @@ impl Durability {
     }
 
     /// Write a message to the journal so that it can leave memory. None without room.
-    pub fn spill(&mut self, parts: &Parts<'_>, wall_us: i64) -> Option<Saved> {
-        self.journal.as_mut()?.durable.spill(parts.content(), wall_us).ok()
+    pub fn spill(&mut self, content: Content<'_>, wall_us: i64) -> Option<Saved> {
+        self.journal.as_mut()?.durable.spill(content, wall_us).ok()
     }
 
     /// Record that a durable queue is done with a message.

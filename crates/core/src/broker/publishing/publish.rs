@@ -12,7 +12,7 @@ use crate::broker::addresses::stamp::{stamp, without_sender};
 use crate::broker::connections::content::PublishFlags;
 use crate::broker::connections::turn::STEP_NS;
 use crate::broker::durability::journal_access::Durability;
-use crate::broker::durable::{DefinitionId, Saved, TimeToLive};
+use crate::broker::durable::{Content, DefinitionId, Saved, TimeToLive};
 use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::{ChannelSlot, JOURNAL};
 use crate::broker::parts::{Arrived, Parts};
@@ -319,7 +319,6 @@ impl Broker {
         routed: &mut Vec<QueueId>,
         terms: Terms,
     ) -> Result<(), AmqpError> {
-        let parts = message.parts();
         self.metrics.published += 1;
         // The frame has paid for the first queue.
         self.turn.spend((routed.len() as u32).saturating_sub(1));
@@ -334,10 +333,11 @@ impl Broker {
         }
         #[cfg(test)]
         self.leave_out(routed);
+        message.share_large();
+        let parts = message.parts();
         let mut marks = DiskMarks::new();
         if !self.streams.is_empty() {
-            let mut room = Vec::new();
-            if let Err(reason) = self.append_to_streams(&without_blind_copies(parts, &mut room), routed, &mut marks) {
+            if let Err(reason) = self.append_to_streams(message, terms.may_have_copies, routed, &mut marks) {
                 return self.refuse_publish(slot, number, &reason);
             }
             routed.retain(|queue| self.queues[*queue].stream.is_none());
@@ -351,7 +351,7 @@ impl Broker {
         let refusing = self.queues.take_refusing(routed, parts.size());
         let mut saved = None;
         if self.durability.is_on() && terms.is_persistent {
-            match self.save_for(&parts, routed, terms.time_to_live_ms) {
+            match self.save_for(message.content(), routed, terms.time_to_live_ms) {
                 Ok(done) => saved = done,
                 // Nobody was promised that it survives.
                 Err(AppendError::Busy | AppendError::Failed(_)) if number.is_none() => {}
@@ -408,7 +408,7 @@ impl Broker {
 
     /// Store a message, and put it into queues.
     fn store_for(&mut self, message: &mut Arrived<'_>, saved: Option<(Saved, u32)>, queues: &[QueueId], terms: Terms) {
-        let stored = StoredMessage::new(message.take(), queues.len(), terms.may_have_copies, saved);
+        let stored = StoredMessage::new(message, queues.len(), terms.may_have_copies, saved);
         let size = stored.size();
         let message = self.messages.insert(stored);
         for &queue in queues {
@@ -438,33 +438,33 @@ impl Broker {
     #[inline]
     pub(crate) fn save_for(
         &mut self,
-        parts: &Parts<'_>,
+        content: Content<'_>,
         takers: &[QueueId],
         time_to_live_ms: Option<u64>,
     ) -> Result<Option<(Saved, u32)>, AppendError> {
         if self.awaits_definition(takers) {
             return Err(AppendError::Busy);
         }
-        self.save_within(parts, takers, time_to_live_ms, Durability::save)
+        self.save_within(content, takers, time_to_live_ms, Durability::save)
     }
 
     /// Record a message of a transaction, for which room was reserved.
     pub(super) fn save_in_reservation(
         &mut self,
-        parts: &Parts<'_>,
+        content: Content<'_>,
         takers: &[QueueId],
         time_to_live_ms: Option<u64>,
     ) -> Result<Option<(Saved, u32)>, AppendError> {
-        self.save_within(parts, takers, time_to_live_ms, Durability::save_in_reservation)
+        self.save_within(content, takers, time_to_live_ms, Durability::save_in_reservation)
     }
 
     #[inline]
     fn save_within(
         &mut self,
-        parts: &Parts<'_>,
+        content: Content<'_>,
         takers: &[QueueId],
         time_to_live_ms: Option<u64>,
-        save: impl Fn(&mut Durability, &Parts<'_>, &[DefinitionId], i64, TimeToLive) -> Result<Saved, AppendError>,
+        save: impl Fn(&mut Durability, Content<'_>, &[DefinitionId], i64, TimeToLive) -> Result<Saved, AppendError>,
     ) -> Result<Option<(Saved, u32)>, AppendError> {
         let ids = &mut self.publishing.durable_ids;
         ids.clear();
@@ -475,7 +475,7 @@ impl Broker {
         let time_to_live = TimeToLive::from_ms(time_to_live_ms);
         #[cfg(test)]
         let time_to_live = if self.faults.forgets_expiration { TimeToLive::FOREVER } else { time_to_live };
-        let saved = save(&mut self.durability, parts, ids, self.clock.wall_us(), time_to_live);
+        let saved = save(&mut self.durability, content, ids, self.clock.wall_us(), time_to_live);
         if self.durability.is_congested() {
             self.backpressure.await_journal();
         }

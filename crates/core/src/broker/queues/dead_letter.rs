@@ -28,7 +28,7 @@ use crate::broker::ids::Handle;
 use crate::broker::management::event::Event;
 use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::confirms::DiskMarks;
-use crate::broker::publishing::further_keys::{BCC, CC, further_keys, may_have_copies, without, without_blind_copies};
+use crate::broker::publishing::further_keys::{BCC, CC, further_keys, may_have_copies, without};
 use crate::broker::publishing::publish::Terms;
 use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::letter::{LETTER_STEPS, Letter, LetterSource, Reason};
@@ -104,7 +104,7 @@ impl Broker {
             if self.queues[queue].policy.overflow == Overflow::RejectAndBury
                 && let Some(source) = self.letter_source(queue)
             {
-                let message = self.messages.insert(StoredMessage::new(parts.joined(), 1, true, None));
+                let message = self.messages.insert(StoredMessage::new(&mut Arrived::Borrowed(*parts), 1, true, None));
                 letters.push(self.letter(source, QueueEntry::new(0, message, NEVER), Reason::MaxLength));
             }
         }
@@ -268,14 +268,16 @@ impl Broker {
             self.metrics.letters_unroutable += 1;
             return Ok(Sent::done());
         }
-        let body = parts.body.to_vec();
-        let parts = Parts { route: &route, properties: properties.as_bytes(), body: &body };
-        self.put_letter(&parts, properties.is_persistent(), &mut routed)
+        let is_persistent = properties.is_persistent();
+        let parts = Parts { route: &route, properties: properties.as_bytes(), body };
+        let mut message = Arrived::Joined(parts.joined());
+        message.share_large();
+        self.put_letter(&mut message, is_persistent, &mut routed)
     }
 
     fn put_letter(
         &mut self,
-        parts: &Parts<'_>,
+        message: &mut Arrived<'_>,
         is_persistent: bool,
         routed: &mut Vec<QueueId>,
     ) -> Result<Sent, AppendError> {
@@ -283,19 +285,19 @@ impl Broker {
             // Before it is in any stream: it comes again.
             return Err(AppendError::Busy);
         }
+        let parts = message.parts();
+        let may_have_copies = may_have_copies(&BasicProperties::from_checked(parts.properties));
         let mut marks = DiskMarks::new();
         if !self.streams.is_empty() {
-            let mut room = Vec::new();
-            self.append_to_streams(&without_blind_copies(*parts, &mut room), routed, &mut marks)?;
+            self.append_to_streams(message, may_have_copies, routed, &mut marks)?;
             routed.retain(|queue| self.queues[*queue].stream.is_none());
         }
         // A queue that refuses it drops it: there is nobody who could be told.
         let refusing = self.queues.take_refusing(routed, parts.size());
         let is_durable = self.durability.is_on() && is_persistent;
         let time_to_live_ms = None;
-        let may_have_copies = may_have_copies(&BasicProperties::from_checked(parts.properties));
         let saved = match is_durable {
-            true => match self.save_for(parts, routed, time_to_live_ms) {
+            true => match self.save_for(message.content(), routed, time_to_live_ms) {
                 #[cfg(test)]
                 Err(_) if self.faults.letters_unsaved => None,
                 saved => saved?,
@@ -303,9 +305,9 @@ impl Broker {
             false => None,
         };
         self.metrics.letters += 1;
-        let further = self.refused_letters(parts, &refusing);
+        let further = self.refused_letters(&parts, &refusing);
         let terms = Terms { is_persistent, may_have_copies, is_addressed: false, time_to_live_ms };
-        self.put_into_queues(&mut Arrived::Borrowed(*parts), saved, routed, terms);
+        self.put_into_queues(message, saved, routed, terms);
         Ok(Sent::Done { marks, further })
     }
 

@@ -1,4 +1,4 @@
-//! The bytes of a message in memory, which a large message shares with the outputs that it is written to.
+//! The bytes of a message in memory, which a large message shares with the journal and with outputs.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,19 +11,6 @@ pub(crate) const SHARED_BYTES_MIN: usize = 128 * 1024;
 pub(crate) enum MessageBytes {
     Own(Box<[u8]>),
     Shared(Arc<Vec<u8>>),
-}
-
-impl MessageBytes {
-    #[inline]
-    pub fn new(bytes: Vec<u8>) -> Self {
-        if bytes.len() < SHARED_BYTES_MIN { Self::Own(bytes.into_boxed_slice()) } else { Self::shared(bytes) }
-    }
-
-    #[cold]
-    fn shared(mut bytes: Vec<u8>) -> Self {
-        bytes.shrink_to_fit();
-        Self::Shared(Arc::new(bytes))
-    }
 }
 
 impl Deref for MessageBytes {

@@ -8,9 +8,9 @@
 use std::sync::Arc;
 
 use crate::broker::durability::journal_access::Durability;
-use crate::broker::durable::{DefinitionId, RecordId, Saved};
+use crate::broker::durable::{Content, DefinitionId, RecordId, Saved};
 use crate::broker::ids::MessageId;
-use crate::broker::parts::{JoinedParts, Parts};
+use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::further_keys::without_blind_copies;
 use crate::broker::queues::message_bytes::{MessageBytes, SharedBody};
 use crate::broker::queues::spare_bytes::SpareBytes;
@@ -69,7 +69,7 @@ impl StoredMessage {
     /// queues that have it there.
     #[inline]
     pub fn new(
-        joined: JoinedParts,
+        message: &mut Arrived<'_>,
         references: usize,
         may_have_blind_copies: bool,
         saved: Option<(Saved, u32)>,
@@ -78,12 +78,14 @@ impl StoredMessage {
             Some((saved, queues @ 1..)) => (Kept::Saved { record: saved.record, queues }, saved.sequence.0),
             _ => (Kept::Nowhere, 0),
         };
+        let parts = message.parts();
+        let (route, before_body, size) = (parts.route.len(), parts.route.len() + parts.properties.len(), parts.size());
         Self {
             references: references as u32,
-            size: joined.bytes.len() as u32,
-            body: (joined.route + joined.properties) as u32,
-            properties: joined.route as u16,
-            bytes: Some(MessageBytes::new(joined.bytes)),
+            size: size as u32,
+            body: before_body as u32,
+            properties: route as u16,
+            bytes: Some(message.take_bytes()),
             may_have_blind_copies,
             kept,
             sequence,
@@ -94,6 +96,15 @@ impl StoredMessage {
     #[inline]
     pub fn parts(&self) -> Option<Parts<'_>> {
         self.bytes.as_deref().map(|bytes| self.parts_of(bytes))
+    }
+
+    /// The message as the journal takes it, when its bytes are in memory.
+    pub fn content(&self) -> Option<Content<'_>> {
+        let shared = match &self.bytes {
+            Some(MessageBytes::Shared(bytes)) => Some(bytes),
+            _ => None,
+        };
+        self.parts().map(|parts| parts.content(shared))
     }
 
     /// The parts of bytes that were read back from the journal.
@@ -355,7 +366,7 @@ mod tests {
     #[test]
     fn parts_come_back_as_they_went_in() {
         let mut store = MessageStore::default();
-        let id = store.insert(StoredMessage::new(PARTS.joined(), 1, false, None));
+        let id = store.insert(StoredMessage::new(&mut Arrived::Borrowed(PARTS), 1, false, None));
         let parts = store.get(id).parts().expect("resident");
         assert_eq!((parts, parts.exchange(), parts.routing_key()), (PARTS, &b"logs"[..], &b"a.b"[..]));
         assert_eq!(store.get(id).size(), 16);
@@ -364,7 +375,7 @@ mod tests {
     #[test]
     fn memory_goes_with_the_last_reference() {
         let mut store = MessageStore::default();
-        let id = store.insert(StoredMessage::new(PARTS.joined(), 1, false, None));
+        let id = store.insert(StoredMessage::new(&mut Arrived::Borrowed(PARTS), 1, false, None));
         store.retain(id);
         assert_eq!(store.resident_bytes(), 16 + OVERHEAD);
         store.drop_reference(id);

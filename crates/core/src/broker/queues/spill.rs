@@ -40,9 +40,9 @@ impl MessageStore {
     fn make_evictable(&mut self, id: MessageId, durability: &mut Durability, wall_us: i64) {
         let message = self.get_mut(id);
         if message.kept == Kept::Nowhere {
-            let Some(parts) = message.parts() else { return };
+            let Some(content) = message.content() else { return };
             // Without room it stays in memory, and counts there.
-            let Some(saved) = durability.spill(&parts, wall_us) else { return };
+            let Some(saved) = durability.spill(content, wall_us) else { return };
             message.kept = Kept::Spilled(saved.record);
             message.sequence = saved.sequence.0;
         }

@@ -23,8 +23,9 @@ use crate::broker::consumers::unacknowledged::CoarseTime;
 use crate::broker::durable::DefinitionId;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConsumerSlot, MessageId};
-use crate::broker::parts::Parts;
+use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
+use crate::broker::publishing::further_keys::without_blind_copies;
 use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::message_bytes::{SHARED_BYTES_MIN, SharedBody};
 use crate::broker::queues::policy::Policy;
@@ -129,7 +130,8 @@ impl Broker {
     /// One of them has no room.
     pub(crate) fn append_to_streams(
         &mut self,
-        parts: &Parts<'_>,
+        message: &Arrived<'_>,
+        may_have_copies: bool,
         queues: &[QueueId],
         marks: &mut DiskMarks,
     ) -> Result<(), journal::AppendError> {
@@ -138,10 +140,15 @@ impl Broker {
             return Ok(());
         }
         let wall_us = self.clock.wall_us();
-        let pieces = [parts.route, parts.properties, parts.body];
-        // A large message is copied once, however many streams take it, and whoever reads them now.
-        let shared = (parts.size() >= SHARED_BYTES_MIN).then(|| Arc::new(parts.joined().bytes));
-        let record = match &shared {
+        let mut room = Vec::new();
+        let parts = message.parts();
+        let visible = if may_have_copies { without_blind_copies(parts, &mut room) } else { parts };
+        let pieces = [visible.route, visible.properties, visible.body];
+        // A large message is not copied, or once, however many streams take it, and whoever reads them now.
+        let shared = message.shared().filter(|_| std::ptr::eq(visible.properties, parts.properties));
+        let is_copied = shared.is_none() && visible.size() >= SHARED_BYTES_MIN;
+        let copied = is_copied.then(|| Arc::new(visible.joined().bytes));
+        let record = match shared.or(copied.as_ref()) {
             None => RecordBody::Parts(&pieces),
             Some(bytes) => RecordBody::Shared(bytes, streams),
         };

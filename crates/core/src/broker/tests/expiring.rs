@@ -197,7 +197,7 @@ fn record_as_version_1(disk: &SimulatedDisk, queue: &str, expiration: Option<&st
     let mut properties = Vec::new();
     PropertyFields { expiration, ..PERSISTENT }.encode(&mut properties);
     let route = [&[0, queue.len() as u8], queue.as_bytes()].concat();
-    durable.message_of_version_1(Content { route: &route, properties: &properties, body }, id, EPOCH_US);
+    durable.message_of_version_1(Content { route: &route, properties: &properties, body, shared: None }, id, EPOCH_US);
     committer.commit_once();
 }
 

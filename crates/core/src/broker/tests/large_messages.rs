@@ -1,7 +1,11 @@
 //! Large messages arrive in pieces and leave in pieces: each comes as it was sent, and is in memory once.
 
+use std::sync::Arc;
+
 use super::client::{EPOCH_US, ReceivedMethod, TestBroker, closed, names, published, table, text};
-use crate::amqp::method::{BasicConsume, BasicGet, BasicPublish, BasicQos, ChannelOpen, QueueBind, QueueDeclare};
+use crate::amqp::method::{
+    BasicConsume, BasicGet, BasicPublish, BasicQos, BasicReject, ChannelOpen, QueueBind, QueueDeclare,
+};
 use crate::amqp::properties::put_content;
 use crate::amqp::{Method, PropertyFields};
 use crate::broker::{BrokerOptions, ConnectionId, Flow};
@@ -243,5 +247,56 @@ fn a_large_message_to_many_streams_is_kept_once_until_it_is_written_and_read_as_
         let (seen, _) = taken(&mut world, reader);
         let found: Vec<&[u8]> = seen.iter().map(|it| &it.body[..]).collect();
         assert_eq!(found, [b"before", &large[..], b"behind"]);
+    }
+}
+
+/// How many have the bytes of each message that is stored.
+fn holders(world: &TestBroker) -> Vec<usize> {
+    let messages = &world.broker.messages;
+    let shared = messages.audit().filter_map(|(id, ..)| messages.shared_body(id));
+    shared.map(|body| Arc::strong_count(&body.bytes) - 1).collect()
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn queues_and_the_journal_have_a_large_message_together() {
+    let disk = SimulatedDisk::new();
+    let large = body(300_000, 5);
+    for pieces in [1, 2] {
+        let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+        let id = world.connect();
+        let letters = [("x-dead-letter-exchange", text("")), ("x-dead-letter-routing-key", text("dead"))];
+        for (queue, arguments) in [("work", table(&letters)), ("dead", table(&[]))] {
+            world.ask(id, 1, QueueDeclare { queue, durable: true, arguments, ..Default::default() });
+        }
+        world.commit();
+        world.seen(id);
+        // In one read, and in two.
+        let properties = PropertyFields { delivery_mode: Some(2), ..Default::default() };
+        let bytes = published("", "work", &properties, &large);
+        bytes.chunks(bytes.len().div_ceil(pieces)).for_each(|piece| world.broker.receive(id, piece, 0));
+        assert_eq!(holders(&world), [2], "the store and the journal");
+        world.commit();
+        assert_eq!(holders(&world), [1], "the store");
+        world.send(id, 1, BasicGet { queue: "work", ..Default::default() });
+        let (got, _) = taken(&mut world, id);
+        let Method::BasicGetOk(delivery) = got[0].method() else { panic!("{:?}", names(&got)) };
+        world.send(id, 1, BasicReject { delivery_tag: delivery.delivery_tag, requeue: false });
+        while world.broker.has_work() {
+            world.broker.work(0);
+        }
+        assert!(holders(&world).contains(&2), "the letter");
+        world.commit();
+        while world.broker.has_work() {
+            world.broker.work(0);
+        }
+        assert_eq!(holders(&world), [1], "the letter alone is left");
+        drop(world);
+        disk.power_cut(&mut Dice::new(9));
+        let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+        let id = world.connect();
+        world.send(id, 1, BasicGet { queue: "dead", no_ack: true, ..Default::default() });
+        assert!(taken(&mut world, id).0[0].body == large);
+        world.commit();
     }
 }

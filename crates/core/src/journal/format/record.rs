@@ -90,10 +90,10 @@ pub(crate) fn encode(out: &mut Vec<u8>, length: u32, sequence: Sequence, time_us
     out.extend_from_slice(head);
 }
 
-/// Sets the flags and the checksum of the record that `bytes` consists of.
-pub(crate) fn seal(bytes: &mut [u8], flags: u8, seed: Seed) {
+/// Sets the flags and the checksum of the record that `bytes` consists of, together with `rest` behind it.
+pub(crate) fn seal(bytes: &mut [u8], rest: &[u8], flags: u8, seed: Seed) {
     bytes[25] = flags;
-    let checksum = checksum(bytes, seed);
+    let checksum = crc32c::crc32c_append(checksum(bytes, seed), rest);
     bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn decode(bytes: &[u8], limit: u64, seed: Seed) -> Result<Decoded<'_>
     if stored == checksum(bytes, seed) { parse(bytes).ok_or(NoRecord::Damaged) } else { Err(NoRecord::Damaged) }
 }
 
-/// Decodes the record that fills `bytes`, without checking its checksum.
+/// Decodes the record that fills `bytes`, without checking its checksum. The body may be left out.
 pub(crate) fn parse(bytes: &[u8]) -> Option<Decoded<'_>> {
     let (header, remaining) = bytes.split_first_chunk::<HEADER_BYTES>()?;
     let (head, body) = remaining.split_at_checked(u16::from_le_bytes([header[26], header[27]]) as usize)?;

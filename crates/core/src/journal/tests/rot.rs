@@ -87,7 +87,7 @@ fn every_bit_of_a_sealed_segment_that_turns_over_is_reported_and_no_wrong_body_i
     let length = record::length_of(&bytes[64..]).expect("a record") as usize;
     bytes[64 + 40] ^= 1;
     let first = &mut bytes[64..64 + length];
-    record::seal(first, first[25], seed);
+    record::seal(first, &[], first[25], seed);
     disk.put(&path, bytes);
     assert!(inspect(&shared, dir()).expect("a log").damage.is_empty());
     let reader = LogReader::open(&shared, dir(), Start::First).expect("a log");

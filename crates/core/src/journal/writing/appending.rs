@@ -111,15 +111,9 @@ impl PendingRun {
         self.shared.as_ref().map_or(0, |(body, holders)| elsewhere_bytes(body, *holders))
     }
 
-    /// All of its bytes in one piece, with the terminator.
-    pub fn into_bytes(self) -> Vec<u8> {
-        let mut bytes = self.bytes;
-        if let Some((body, _)) = self.shared {
-            bytes.reserve_exact(body.len() + TERMINATOR.len());
-            bytes.extend_from_slice(&body);
-            bytes.extend_from_slice(&TERMINATOR);
-        }
-        bytes
+    /// Its bytes, and the body of the last record where that is not among them; the terminator is behind the records otherwise.
+    pub fn into_parts(self) -> (Vec<u8>, Option<Arc<Vec<u8>>>) {
+        (self.bytes, self.shared.map(|(body, _)| body))
     }
 }
 

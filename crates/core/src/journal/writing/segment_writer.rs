@@ -39,20 +39,28 @@ impl SegmentWriter {
     /// Writes a run of records, which lack only their checksums, and returns its buffer.
     pub fn put(&mut self, run: PendingRun) -> io::Result<Vec<u8>> {
         let run_offset = run.offset;
-        let mut bytes = run.into_bytes();
+        let (mut bytes, last_body) = run.into_parts();
         let Some(active) = &mut self.active else { return Ok(bytes) };
         let mut offset = 0;
-        let end = bytes.len() - TERMINATOR.len();
+        let end = if last_body.is_some() { bytes.len() } else { bytes.len() - TERMINATOR.len() };
         while offset < end {
             let length = length_of(&bytes[offset..]).unwrap_or(0) as usize;
-            let record = &mut bytes[offset..offset + length];
-            seal(record, if self.is_unsynced { 0 } else { SYNCED_BEFORE }, active.segment.seed);
+            let record = &mut bytes[offset..end.min(offset + length)];
+            let rest = last_body.as_deref().filter(|_| record.len() < length).map_or(&[][..], Vec::as_slice);
+            seal(record, rest, if self.is_unsynced { 0 } else { SYNCED_BEFORE }, active.segment.seed);
             self.is_unsynced = true;
             let decoded = parse(record).expect("a record that was just encoded");
             active.contents.push(run_offset + offset as u32, &decoded);
             offset += length;
         }
-        active.segment.file.write_at(u64::from(run_offset), &bytes)?;
+        let (file, offset) = (&active.segment.file, u64::from(run_offset));
+        file.write_at(offset, &bytes)?;
+        if let Some(body) = last_body {
+            // A large body is written from where it is, since to copy it takes as long.
+            let offset = offset + bytes.len() as u64;
+            file.write_at(offset, &body)?;
+            file.write_at(offset + body.len() as u64, &TERMINATOR)?;
+        }
         self.written = active.contents.last;
         Ok(bytes)
     }

@@ -1,5 +1,7 @@
 //! The ids of definitions and recorded messages, the parts of a message, and its time to live.
 
+use std::sync::Arc;
+
 use crate::broker::slab::slot_ids;
 use crate::journal::Sequence;
 
@@ -63,6 +65,8 @@ pub struct Content<'a> {
     pub properties: &'a [u8],
     /// Body.
     pub body: &'a [u8],
+    /// All of them in one piece, if others have it too: then the journal keeps it instead of a copy until it is written.
+    pub shared: Option<&'a Arc<Vec<u8>>>,
 }
 
 impl Content<'_> {

@@ -27,8 +27,8 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::journal::{
-    AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, LogOptions, OpenError, ReadError, SegmentNumber,
-    Sequence, Wait,
+    AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, LogOptions, OpenError, ReadError, RecordBody,
+    SegmentNumber, Sequence, Wait,
 };
 
 use compaction::PendingMove;
@@ -369,9 +369,11 @@ impl Durable {
         content: &Content<'_>,
         holders: impl FnOnce(Appended) -> RecordHolders,
     ) -> Result<Saved, AppendError> {
-        let body = [content.route, content.properties, content.body];
-        let appended = self.append_to(kind, time_us, head, &body)?;
-        let size = RECORD_BYTES + head.len() + body.iter().map(|part| part.len()).sum::<usize>();
+        let parts = [content.route, content.properties, content.body];
+        let body = content.shared.map_or(RecordBody::Parts(&parts), |bytes| RecordBody::Shared(bytes, 1));
+        debug_assert_eq!(body.size_bytes(), content.size_bytes());
+        let appended = self.append_body(kind, time_us, head, body)?;
+        let size = RECORD_BYTES + head.len() + content.size_bytes();
         let record = self.slots.insert(appended.sequence.0, appended.location, size as u32, holders(appended));
         Ok(Saved { record, sequence: appended.sequence })
     }
@@ -381,8 +383,18 @@ impl Durable {
     }
 
     fn append_to(&mut self, kind: u8, time_us: i64, head: &[u8], body: &[&[u8]]) -> Result<Appended, AppendError> {
+        self.append_body(kind, time_us, head, RecordBody::Parts(body))
+    }
+
+    fn append_body(
+        &mut self,
+        kind: u8,
+        time_us: i64,
+        head: &[u8],
+        body: RecordBody<'_>,
+    ) -> Result<Appended, AppendError> {
         debug_assert!(head.len() <= HEAD_BYTES_MAX);
-        let appended = self.log.append(kind, time_us, head, body)?;
+        let appended = self.log.append_record((kind, time_us, head), body)?;
         self.last = appended.sequence;
         Ok(appended)
     }

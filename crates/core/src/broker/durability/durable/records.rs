@@ -187,7 +187,7 @@ pub(super) fn content_of<'a>(kind: u8, head: &[u8], body: &'a [u8]) -> Option<Co
     let sizes = MessageHead::of_record(kind, head)?;
     let (route, remaining) = body.split_at_checked(sizes.route as usize)?;
     let (properties, body) = remaining.split_at_checked(sizes.properties as usize)?;
-    Some(Content { route, properties, body })
+    Some(Content { route, properties, body, shared: None })
 }
 
 /// Put as many settled positions, which are sorted, as fit. Returns how many.

@@ -12,7 +12,7 @@ use crate::broker::errors::FailedAt;
 use crate::broker::ids::{COMMITS, ChannelSlot, Handle, JOURNAL};
 use crate::broker::parts::Arrived;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
-use crate::broker::publishing::further_keys::{may_have_copies, without_blind_copies};
+use crate::broker::publishing::further_keys::may_have_copies;
 use crate::broker::publishing::publish::{Terms, cannot_keep, expiration};
 use crate::broker::publishing::transactions::commit::CommitInProgress;
 use crate::broker::publishing::transactions::transaction::{PendingMessage, PendingSettlement};
@@ -121,15 +121,15 @@ impl Broker {
         if terms.is_addressed {
             message = self.with_sender(&commit.sender.identity, &message, routed, &mut terms);
         }
+        message.share_large();
         let mut marks = DiskMarks::new();
         if !self.streams.is_empty() {
-            let mut room = Vec::new();
-            self.append_to_streams(&without_blind_copies(message.parts(), &mut room), routed, &mut marks)?;
+            self.append_to_streams(&message, terms.may_have_copies, routed, &mut marks)?;
             routed.retain(|queue| self.queues[*queue].stream.is_none());
         }
         let is_durable = self.durability.is_on() && terms.is_persistent;
         let saved = match is_durable {
-            true => self.save_in_reservation(&message.parts(), routed, terms.time_to_live_ms)?,
+            true => self.save_in_reservation(message.content(), routed, terms.time_to_live_ms)?,
             false => None,
         };
         marks.extend(saved.map(|(saved, _)| DiskMark { log: JOURNAL, sequence: saved.sequence.0 }));

@@ -105,7 +105,7 @@ impl TestMessage {
 
     fn content(&self) -> Content<'_> {
         let (properties, body) = self.rest.split_at(self.properties);
-        Content { route: &self.route, properties, body }
+        Content { route: &self.route, properties, body, shared: None }
     }
 }
 
