@@ -112,11 +112,11 @@ FAULTS = (
         "memory",
         "messages that left memory come back when their last queue that survives is done with them",
         "queues/message_store.rs",
-        "        if queues == 1 && message.references > 1 && !message.is_resident() {\n",
-        "        if queues == 1 && message.references > 1 && !message.is_resident() {\n"
+        "        if queues == 1 && !message.is_resident() {\n",
+        "        if queues == 1 && !message.is_resident() {\n"
         "            let size = message.size;\n"
         "            assert!(self.load(id, Wait::ForDisk, durability).unwrap_or(false));\n"
-        "            self.messages[id].bytes = Some(MessageBytes::new(self.loaded.clone()));\n"
+        "            self.messages[id].bytes = Some(MessageBytes::Own(self.loaded.clone().into_boxed_slice()));\n"
         "            self.resident_bytes += u64::from(size);\n"
         "        }\n"
         "        let message = &mut self.messages[id];\n"
