@@ -149,7 +149,7 @@ impl Arrived<'_> {
 
 /// The parts in one piece, with the sizes of the first two.
 #[inline]
-fn parts_of(bytes: &[u8], route: usize, properties: usize) -> Parts<'_> {
+pub(crate) fn parts_of(bytes: &[u8], route: usize, properties: usize) -> Parts<'_> {
     let (route, remaining) = bytes.split_at(route);
     let (properties, body) = remaining.split_at(properties);
     Parts { route, properties, body }

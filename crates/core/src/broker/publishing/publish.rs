@@ -479,8 +479,7 @@ impl Broker {
         if self.durability.is_congested() {
             self.backpressure.await_journal();
         }
-        let Saved { record, sequence } = saved?;
-        Ok(Some((Saved { record, sequence }, self.publishing.durable_ids.len() as u32)))
+        saved.map(|saved| Some((saved, self.publishing.durable_ids.len() as u32)))
     }
 
     /// Whether one of these queues is durable, and its definition waits for room: what is in it would not survive.

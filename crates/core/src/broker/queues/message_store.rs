@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::broker::durability::journal_access::Durability;
 use crate::broker::durable::{Content, DefinitionId, RecordId, Saved};
 use crate::broker::ids::MessageId;
-use crate::broker::parts::{Arrived, Parts};
+use crate::broker::parts::{Arrived, Parts, parts_of};
 use crate::broker::publishing::further_keys::without_blind_copies;
 use crate::broker::queues::message_bytes::{MessageBytes, SharedBody};
 use crate::broker::queues::spare_bytes::SpareBytes;
@@ -110,9 +110,8 @@ impl StoredMessage {
     /// The parts of bytes that were read back from the journal.
     #[inline]
     pub fn parts_of<'a>(&self, bytes: &'a [u8]) -> Parts<'a> {
-        let (route, remaining) = bytes.split_at(usize::from(self.properties));
-        let (properties, body) = remaining.split_at(self.body as usize - usize::from(self.properties));
-        Parts { route, properties, body }
+        let route = usize::from(self.properties);
+        parts_of(bytes, route, self.body as usize - route)
     }
 
     #[inline]

@@ -253,10 +253,7 @@ impl Durable {
         let Some((position, is_last)) = self.slots.settle(record, queue) else { return };
         debug_assert!(is_last, "a durable queue holds the record");
         self.slots.keep_spilled(record);
-        if self.alive == Some(queue) || self.is_alive(queue) {
-            self.alive = Some(queue);
-            self.settled.push((queue, position));
-        }
+        self.note_settled(queue, position);
     }
 
     /// Note that a queue is done with a message: it was acknowledged, expired, dropped or purged. This is recorded with the
@@ -266,6 +263,11 @@ impl Durable {
         if is_last {
             self.slots.free(record, self.last);
         }
+        self.note_settled(queue, position);
+    }
+
+    /// Note that an entry of a queue is settled, unless the queue is gone.
+    fn note_settled(&mut self, queue: DefinitionId, position: Sequence) {
         if self.alive == Some(queue) || self.is_alive(queue) {
             self.alive = Some(queue);
             self.settled.push((queue, position));
