@@ -18,6 +18,7 @@ use tamis_benches::boolean::access_predicate::AccessPredicate;
 use tamis_benches::boolean::bdd::Bdd;
 use tamis_benches::boolean::be_tree::BeTree;
 use tamis_benches::boolean::brute_force::FilterBruteForce;
+use tamis_benches::boolean::from_properties::FromProperties;
 use tamis_benches::boolean::grouped::{Grouped, GroupedInThreads};
 use tamis_benches::boolean::k_index::KIndex;
 use tamis_benches::boolean::measure::MatchWork;
@@ -28,12 +29,13 @@ use tamis_benches::report::{BenchReport, ReportColumn, column};
 /// No number of filters is too many for a matcher of this limit.
 const EVERY: usize = usize::MAX;
 
-const COSTS: [ReportColumn; 10] = [
+const COSTS: [ReportColumn; 11] = [
     column("matcher", "matcher", 0),
     column("build_s", "build s", 2),
     column("bytes_per_filter", "bytes", 0),
     column("matches_per_message", "matches", 1),
     column("messages", "messages", 0),
+    column("block_cpu_us", "cpu in blocks", 2),
     column("p50_wall_us", "wall p50", 2),
     column("p50_cpu_us", "cpu p50", 2),
     column("p80_cpu_us", "cpu p80", 2),
@@ -75,6 +77,7 @@ fn measure_all(work: &MatchWork<'_>, only: Option<&str>, report: &mut BenchRepor
     report.table("costs", &format!("{count} filters, one thread, microseconds per message"), &COSTS);
     let mut measured = Vec::new();
     run::<FilterTamis>(EVERY, work, only, report, &mut measured);
+    run::<FromProperties>(EVERY, work, only, report, &mut measured);
     run::<AccessPredicate>(EVERY, work, only, report, &mut measured);
     run::<KIndex>(EVERY, work, only, report, &mut measured);
     run::<BeTree>(EVERY, work, only, report, &mut measured);

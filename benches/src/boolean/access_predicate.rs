@@ -52,17 +52,24 @@ impl BooleanMatcher for AccessPredicate {
     }
 
     fn match_into(&self, message: &FilterMessage, seen: &mut Stamps, matched: &mut Vec<u32>) {
+        self.match_values(&message.values, seen, matched);
+    }
+}
+
+impl AccessPredicate {
+    /// [`BooleanMatcher::match_into`] of a message's values, by attribute.
+    pub fn match_values(&self, values: &[i64], seen: &mut Stamps, matched: &mut Vec<u32>) {
         seen.begin(self.filter_count);
         let mut visit = |(owner, literals): &FiledFilter| {
-            if literals.iter().all(|literal| literal.is_true(&message.values)) && seen.insert(*owner) {
+            if literals.iter().all(|literal| literal.is_true(values)) && seen.insert(*owner) {
                 matched.push(*owner);
             }
         };
-        for (attribute, value) in (0..).zip(&message.values).filter(|(_, value)| **value != ABSENT) {
+        for (attribute, value) in (0..).zip(values).filter(|(_, value)| **value != ABSENT) {
             self.table.get(&(attribute, *value)).into_iter().flatten().for_each(&mut visit);
         }
         self.without.iter().for_each(visit);
-        let is_true = |(_, tree): &&(u32, Tree)| tree.is_true(&message.values);
+        let is_true = |(_, tree): &&(u32, Tree)| tree.is_true(values);
         matched.extend(self.aside.iter().filter(is_true).map(|(owner, _)| owner));
     }
 }

@@ -1,7 +1,8 @@
 //! Boolean filters: every algorithm that the ITMO paper compares, and tamis, behind [`BooleanMatcher`].
 //!
 //! All are given the same filters, with names and values as numbers and NOT in front of predicates only
-//! ([`filter`]), which spares the peers interning; tamis alone reads text and meets messages as they come.
+//! ([`filter`]), which spares the peers interning; tamis reads text and meets messages as they come. So does
+//! [`from_properties`], which says what that costs.
 
 pub mod a_tree;
 pub mod access_predicate;
@@ -9,6 +10,7 @@ pub mod bdd;
 pub mod be_tree;
 pub mod brute_force;
 pub mod filter;
+pub mod from_properties;
 pub mod grouped;
 pub mod k_index;
 pub mod measure;

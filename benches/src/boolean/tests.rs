@@ -10,6 +10,7 @@ use super::access_predicate::AccessPredicate;
 use super::bdd::Bdd;
 use super::be_tree::BeTree;
 use super::brute_force::FilterBruteForce;
+use super::from_properties::FromProperties;
 use super::grouped::{Grouped, GroupedInThreads};
 use super::k_index::KIndex;
 use super::measure::answer;
@@ -42,6 +43,7 @@ fn tamis_agrees_with_brute_force() {
 #[test]
 fn one_access_predicate_agrees_with_brute_force() {
     agrees_with_brute_force::<AccessPredicate>();
+    agrees_with_brute_force::<FromProperties>();
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub fn find<'t>(
 }
 
 /// The information about a term of `attribute` with the hash `hash`, if some query names it.
-#[inline]
+#[inline(always)]
 pub fn find_hashed<'t>(
     store: &SectionStore,
     attribute: AttributeId,

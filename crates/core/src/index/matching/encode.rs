@@ -16,7 +16,7 @@ use crate::index::value_class::ValueClass;
 use crate::message::{Body, Message, Resolved, Value};
 use crate::text::Signature;
 
-use super::hashed_message::{HashedMessage, HashedProperty, HashedValue};
+use super::hashed_message::{HashedMessage, HashedProperty, LazyHash};
 use super::scratch::SegmentScratch;
 
 /// The cost of looking up a name in a message, relative to checking that the segment does not know the name of a property.
@@ -43,14 +43,14 @@ impl Segment {
             self.encode_properties(hashed, hierarchies, scratch)?;
         } else {
             for (name, named) in self.attributes.names() {
-                if let Some(value) = hashed.look_up(name) {
-                    self.encode_value(named, message, &value, hierarchies, scratch)?;
+                if let Some(values) = message.look_up(name, false) {
+                    self.encode_value(named, message, (&values, &LazyHash::default()), hierarchies, scratch)?;
                 }
             }
         }
         for (name, named) in &self.attributes.any_case {
             if let Some(values) = message.look_up(name, true) {
-                self.encode_value(*named, message, &values.into(), hierarchies, scratch)?;
+                self.encode_value(*named, message, (&values, &LazyHash::default()), hierarchies, scratch)?;
             }
         }
         self.encode_body(message, scratch)?;
@@ -70,14 +70,20 @@ impl Segment {
         let mut asked = std::mem::take(&mut scratch.asked);
         self.find_asked(hashed.properties(), &mut asked)?;
         for (property, named) in &asked {
-            self.encode_value(*named, message, &hashed.properties()[*property].value, hierarchies, scratch)?;
+            let HashedProperty { value, value_hash, .. } = &hashed.properties()[*property];
+            let mut encode =
+                |values: &_| self.encode_value(*named, message, (values, value_hash), hierarchies, scratch);
+            match value {
+                Value::List(_) => Resolved::of(value).map_or(Ok(()), |values| encode(&values))?,
+                one => encode(&Resolved::One(one))?,
+            }
         }
         scratch.asked = asked;
         // A literal name wins over what it leads to in a mapping; it has been encoded above.
         let properties = message.properties;
         for (name, named) in self.attributes.dotted().filter(|(name, _)| !properties.contains_key(*name)) {
-            if let Some(value) = hashed.look_up(name) {
-                self.encode_value(named, message, &value, hierarchies, scratch)?;
+            if let Some(values) = message.look_up(name, false) {
+                self.encode_value(named, message, (&values, &LazyHash::default()), hierarchies, scratch)?;
             }
         }
         Ok(())
@@ -94,11 +100,11 @@ impl Segment {
         asked.clear();
         for (index, property) in properties.iter().enumerate() {
             let Some(named) = self.attributes.find(property.name, property.name_hash) else { continue };
-            if let (Some(attribute), Resolved::One(value)) = (named.property, &property.value.values)
+            if let Some(attribute) = named.property
                 && self.attributes.info(attribute).has_symbols
-                && let Some(scalar) = Scalar::of(value)
+                && let Some(scalar) = Scalar::of(property.value)
             {
-                prefetch_hashed(&self.store, attribute, property.value.hash.of(scalar))?;
+                prefetch_hashed(&self.store, attribute, property.value_hash.of(scalar))?;
             }
             asked.push((index, named));
         }
@@ -110,24 +116,24 @@ impl Segment {
         &self,
         named: NamedAttributes,
         message: &Message<'_>,
-        value: &HashedValue<'_>,
+        (values, hash): (&Resolved<'_>, &LazyHash),
         hierarchies: &Hierarchies,
         scratch: &mut SegmentScratch,
     ) -> Result<(), EngineError> {
-        if let Resolved::Many(values) = &value.values
+        if let Resolved::Many(values) = values
             && !message.allowance().spend(values.len(), ELEMENT_NS)
         {
             return Ok(());
         }
         if let Some(property) = named.property {
-            self.encode_property(property, value, scratch)?;
+            self.encode_property(property, values, hash, scratch)?;
         }
         if !named.texts.is_empty() {
-            self.encode_texts(named.texts, message, &value.values, scratch)?;
+            self.encode_texts(named.texts, message, values, scratch)?;
         }
         let Some(ancestors) = named.ancestors else { return Ok(()) };
         let Some(hierarchy) = hierarchies.get(&*self.attributes.info(ancestors).name) else { return Ok(()) };
-        match &value.values {
+        match values {
             Resolved::One(value) => self.encode_ancestors(ancestors, value, hierarchy, scratch),
             Resolved::Many(values) => {
                 values.iter().try_for_each(|value| self.encode_ancestors(ancestors, value, hierarchy, scratch))
@@ -139,19 +145,20 @@ impl Segment {
     fn encode_property(
         &self,
         attribute: AttributeId,
-        value: &HashedValue<'_>,
+        values: &Resolved<'_>,
+        hash: &LazyHash,
         scratch: &mut SegmentScratch,
     ) -> Result<(), EngineError> {
         let info = self.attributes.info(attribute);
         if info.group.is_some() {
             scratch.groups.push(info.group);
         }
-        match &value.values {
+        match values {
             Resolved::One(Value::Null) => scratch.codes.set_class(attribute, ValueClass::Null),
             Resolved::One(Value::Present) => scratch.codes.set_class(attribute, ValueClass::Valueless),
             Resolved::One(number) => {
                 match Scalar::of(number).filter(|_| info.has_symbols) {
-                    Some(scalar) => self.encode_scalar(attribute, scalar, value.hash.of(scalar), scratch)?,
+                    Some(scalar) => self.encode_scalar(attribute, scalar, hash.of(scalar), scratch)?,
                     None => scratch.codes.set_class(attribute, ValueClass::Other),
                 }
                 if info.has_ranges {
@@ -246,7 +253,7 @@ impl Segment {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)] // a scalar that is passed in memory is read before it has been written as a whole
     fn encode_scalar(
         &self,
         attribute: AttributeId,

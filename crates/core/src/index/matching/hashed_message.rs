@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::index::layout::cpu::prefetch_first;
 use crate::index::term::Scalar;
-use crate::message::{Message, Resolved, Value};
+use crate::message::{Message, Value};
 use crate::name_hash::hash_name;
 
 /// The hash of a scalar once a segment has needed it.
@@ -25,22 +25,6 @@ impl LazyHash {
     }
 }
 
-/// The value that a name leads to in a message.
-#[derive(Debug)]
-pub struct HashedValue<'m> {
-    /// One value or several.
-    pub values: Resolved<'m>,
-    /// The hash of the one value.
-    pub hash: LazyHash,
-}
-
-impl<'m> From<Resolved<'m>> for HashedValue<'m> {
-    #[inline]
-    fn from(values: Resolved<'m>) -> Self {
-        Self { values, hash: LazyHash::default() }
-    }
-}
-
 /// A property of a message.
 #[derive(Debug)]
 pub struct HashedProperty<'m> {
@@ -48,8 +32,10 @@ pub struct HashedProperty<'m> {
     pub name: &'m str,
     /// The hash of the name, see [`hash_name`].
     pub name_hash: u64,
-    /// The value of the property.
-    pub value: HashedValue<'m>,
+    /// The value. An empty list counts as absent.
+    pub value: &'m Value,
+    /// The hash of the value.
+    pub value_hash: LazyHash,
 }
 
 /// The number of properties that need no allocation.
@@ -72,26 +58,21 @@ impl<'m, 'p> HashedMessage<'m, 'p> {
         Self { message, topic_hash: LazyHash::default(), properties: SmallVec::new(), are_properties_hashed: false }
     }
 
-    /// The properties, apart from empty lists, which count as absent. Cost: linear in them, the first time.
+    /// The properties. Cost: linear in them, the first time.
     ///
     /// Names and texts lie all over the memory, so all are prefetched before the first is read.
     pub fn properties(&mut self) -> &[HashedProperty<'m>] {
         if !self.are_properties_hashed {
             self.are_properties_hashed = true;
-            self.properties.extend(self.message.properties.iter().filter_map(|(name, value)| {
+            self.properties.extend(self.message.properties.iter().map(|(name, value)| {
                 prefetch_first(name.as_bytes());
                 if let Value::Text(text) = value {
                     prefetch_first(text.as_bytes());
                 }
-                Some(HashedProperty { name, name_hash: 0, value: Resolved::of(value)?.into() })
+                HashedProperty { name, name_hash: 0, value, value_hash: LazyHash::default() }
             }));
             self.properties.iter_mut().for_each(|property| property.name_hash = hash_name(property.name));
         }
         &self.properties
-    }
-
-    /// The value that `name` leads to, also through mappings.
-    pub fn look_up(&self, name: &str) -> Option<HashedValue<'m>> {
-        self.message.look_up(name, false).map(HashedValue::from)
     }
 }
