@@ -17,7 +17,7 @@ use super::symbol_row::ROW_BYTES;
 /// Like PNG's: a copy in text mode breaks it visibly.
 pub const MAGIC: [u8; 8] = *b"TAMIS\r\n\x1a";
 /// The version that is written, and the only one that is read: earlier ones had another index.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 /// The header takes one page, padded with zeros.
 pub const HEADER_BYTES: usize = PAGE_BYTES;
 const CHECKSUM_OFFSET: usize = HEADER_BYTES - 4;

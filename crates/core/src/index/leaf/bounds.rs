@@ -5,10 +5,7 @@
 //!         bound and the lowest high bound; without HIGH_ONLY the low bounds, then, without LOW_ONLY,
 //!         the high ones, of those who ask, or, with DENSE, of all queries
 //! ```
-//! With SCATTERED, each range is of its own attribute: the head has none, and the attribute (32 bits), the kind (31) and the
-//! sign (1) of each come before the low bounds. With the sign, the negative number is compared with the negative bound, so that
-//! bounds of either side are low ones. A leaf of queries that ask about many attributes would have bounds of one or two ranges
-//! each, and reading a head takes longer than comparing these.
+//! With SCATTERED, each range is of its own attribute, and `scattered.rs` says what follows the head.
 //!
 //! Bounds are floats of eight bytes. Whole bounds, as most are, are stored with WHOLE as ranks of four bytes, two per word
 //! (`number.rs`).
@@ -18,6 +15,7 @@ use crate::index::layout::bytes::{extend_pairs, flags_of};
 
 use super::number::{high_rank, low_rank};
 use super::query::LEAF_QUERIES;
+use super::scattered::{self, is_one_sided};
 
 /// With this flag, the bounds are instants.
 pub const TIME: u64 = 1;
@@ -37,10 +35,8 @@ pub const LOW_ONLY: u64 = 64;
 pub const HIGH_ONLY: u64 = 128;
 /// With this flag, each range is of an attribute and kind of its own.
 pub const SCATTERED: u64 = 256;
-/// The sign of a scattered range.
-pub const SIGN: u64 = 1 << 63;
 /// The maximum number of ranges of one attribute that are scattered.
-const SCATTERED_MAX: usize = HULL_MIN - 1;
+pub const SCATTERED_MAX: usize = HULL_MIN - 1;
 /// The minimum number of attributes and kinds of scattered ranges.
 const SCATTERED_MIN_HEADS: usize = 3;
 /// The minimum number of ranges that are worth a hull.
@@ -105,40 +101,26 @@ fn is_dense(ranges: usize, count: usize) -> bool {
     ranges * 2 >= count
 }
 
-fn is_one_sided(range: &NumberRange) -> bool {
-    range.low == f64::NEG_INFINITY || range.high == f64::INFINITY
-}
-
-/// A scattered range: its attribute, kind and sign, and its bounds.
-fn scattered_range(range: &NumberRange) -> (u64, (f64, f64)) {
-    let head = u64::from(range.attribute.0) | (range.kind as u64) << 32;
-    if is_one_sided(range) && range.high != f64::INFINITY {
-        return (head | SIGN, (-range.high, f64::INFINITY));
-    }
-    (head, (range.low, range.high))
-}
-
 impl Bounds<'_> {
     /// Append the bounds to `words`, in a leaf of `count` queries.
     pub fn encode(&self, count: usize, words: &mut Vec<u64>) {
         let who = self.ranges.iter().fold(0, |mask, (bit, _)| mask | bit);
-        let is_scattered = self.head >> 32 & SCATTERED != 0;
-        let is_dense = !is_scattered && is_dense(self.ranges.len(), count);
-        let has_hull = !is_scattered && self.ranges.len() >= HULL_MIN;
-        let rank_of = |range: &NumberRange| low_rank(range.low).zip(high_rank(range.high)).filter(|_| !is_scattered);
+        if self.head >> 32 & SCATTERED != 0 {
+            let ranges = self.ranges.iter().map(|(_, range)| *range);
+            let side = flags_of([(ranges.clone().all(is_one_sided), LOW_ONLY)]);
+            words.extend([self.head | side << 32, who]);
+            return scattered::encode(ranges, words);
+        }
+        let is_dense = is_dense(self.ranges.len(), count);
+        let has_hull = self.ranges.len() >= HULL_MIN;
+        let rank_of = |range: &NumberRange| low_rank(range.low).zip(high_rank(range.high));
         let ranks: Option<Vec<_>> = self.ranges.iter().map(|(_, range)| rank_of(range)).collect();
         let exact: Vec<_> = self.ranges.iter().map(|(_, range)| (range.low, range.high)).collect();
-        let (heads, exact) = if is_scattered {
-            self.ranges.iter().map(|(_, range)| scattered_range(range)).unzip()
-        } else {
-            (Vec::new(), exact)
-        };
         let is_low_only = exact.iter().all(|(_, high)| *high == f64::INFINITY);
         let is_high_only = !is_low_only && exact.iter().all(|(low, _)| *low == f64::NEG_INFINITY);
         let side = flags_of([(is_low_only, LOW_ONLY), (is_high_only, HIGH_ONLY)]);
         let flags = flags_of([(is_dense, DENSE), (has_hull, HULL), (ranks.is_some(), WHOLE)]) | side;
         words.extend([self.head | flags << 32, who]);
-        words.extend(heads);
         let seat_count = if is_dense { count } else { self.ranges.len() };
         if let Some(ranks) = ranks {
             let append = |bounds: &[i32]| extend_pairs(words, bounds.iter().map(|bound| bound.cast_unsigned()));

@@ -3,12 +3,13 @@
 use crate::index::clause::NumberKind;
 use crate::index::ids::AttributeId;
 use crate::index::layout::bytes::{WordBytes, halves, ones, word};
-use crate::index::layout::cpu::{WideWork, at_full_width};
+use crate::index::layout::cpu::at_full_width;
 
-use super::bounds::{DAY, DENSE, HIGH_ONLY, HULL, LOW_ONLY, NEGATED, SCATTERED, SIGN, TIME, WHOLE};
+use super::bounds::{DAY, DENSE, HIGH_ONLY, HULL, LOW_ONLY, NEGATED, SCATTERED, TIME, WHOLE};
 use super::message_codes::{AttributeCode, ElementNumber, ListKind, MessageCodes};
 use super::number::MessageNumber;
 use super::query::LEAF_QUERIES;
+use super::scattered::{self, ScatteredView};
 
 /// The bounds of one attribute and kind.
 pub struct BoundsView<'a> {
@@ -34,10 +35,10 @@ impl<'a> BoundsView<'a> {
         let is_whole = flags & WHOLE != 0;
         let size = if is_whole { count.div_ceil(2) } else { count };
         let hull = if flags & HULL == 0 { 0 } else { 4 >> usize::from(is_whole) };
-        let attributes = if flags & SCATTERED == 0 { 0 } else { count };
-        let start = at + 2 + hull + attributes;
+        let start = at + 2 + hull;
         let sides = if flags & (LOW_ONLY | HIGH_ONLY) == 0 { 2 } else { 1 };
-        Some(Self { words, head, who, size, start, end: start + sides * size })
+        let own = if flags & SCATTERED == 0 { sides * size } else { scattered::word_count(count, sides) };
+        Some(Self { words, head, who, size, start, end: start + own })
     }
 
     /// The queries whose range holds, or that have none. A range holds of a list when it holds of some element. Where that
@@ -47,7 +48,10 @@ impl<'a> BoundsView<'a> {
         let (attribute, flags) = halves(self.head);
         let (attribute, flags) = (AttributeId(attribute), u64::from(flags));
         if flags & SCATTERED != 0 {
-            return Some(!self.who | at_full_width(ScatteredBounds { bounds: self, alive, codes })?);
+            let words = self.words.get(self.start..self.end)?;
+            let sides = if flags & LOW_ONLY == 0 { 2 } else { 1 };
+            // Apart from the code that scans most leaves.
+            return Some(!self.who | at_full_width(ScatteredView::new(words, sides, self.who, alive, codes)?)?);
         }
         if let AttributeCode::List(_, kind) = codes.get(attribute)? {
             if flags & NEGATED != 0 && kind == ListKind::Mixed {
@@ -67,70 +71,6 @@ impl<'a> BoundsView<'a> {
             self.between(number.exact, f64::from_le_bytes, alive)?
         };
         Some(!self.who | if flags & NEGATED != 0 { !between } else { between })
-    }
-
-    /// The queries of `alive` whose scattered bounds hold the number of their attribute.
-    #[inline(always)]
-    fn scattered(&self, alive: u64, codes: &MessageCodes) -> Option<u64> {
-        let attributes = self.words.get(self.start - self.size..self.start)?;
-        if codes.has_lists() {
-            return self.scattered_of_lists(attributes, alive, codes);
-        }
-        // What is none of the segment's attributes has no number: a leaf has passed its checksum, or is from a builder.
-        let number = |seat: usize| {
-            let head = u64::from_le_bytes(attributes[seat]);
-            let (attribute, kind) = halves(head & !SIGN);
-            f64::from_bits(codes.number_of(AttributeId(attribute), kind as usize).exact.to_bits() ^ head & SIGN)
-        };
-        let exact = |bound: &WordBytes| f64::from_le_bytes(*bound);
-        // One-sided ranges have low bounds only.
-        let low = self.column::<8>(HIGH_ONLY)??;
-        match self.column::<8>(LOW_ONLY)? {
-            Some(high) => Some(self.scattered_where(low.len().min(high.len()), alive, |seat| {
-                let number = number(seat);
-                (number >= exact(&low[seat])) & (number <= exact(&high[seat]))
-            })),
-            None => Some(self.scattered_where(low.len(), alive, |seat| number(seat) >= exact(&low[seat]))),
-        }
-    }
-
-    /// The queries of `alive` whose seat, of `seats`, holds. Comparing with all takes less than finding half of them.
-    #[inline(always)]
-    fn scattered_where(&self, seats: usize, alive: u64, holds: impl Fn(usize) -> bool) -> u64 {
-        if (self.who & alive).count_ones() as usize * 2 <= seats {
-            return self.seats_where(seats, alive, holds);
-        }
-        let mut holding = 0_u64;
-        for seat in 0..seats {
-            holding |= u64::from(holds(seat)) << (seat % LEAF_QUERIES);
-        }
-        spread(holding, self.who)
-    }
-
-    /// The same as [`Self::scattered`], where some attributes are lists.
-    #[cold]
-    fn scattered_of_lists(&self, attributes: &[WordBytes], alive: u64, codes: &MessageCodes) -> Option<u64> {
-        let (low, high) = (self.column::<8>(HIGH_ONLY)??, self.column::<8>(LOW_ONLY)?);
-        let mut holding = 0;
-        for (seat, bit) in ones(self.who).enumerate().filter(|(_, bit)| alive >> bit & 1 == 1) {
-            let head = word(attributes, seat)?;
-            let (attribute, kind) = halves(head & !SIGN);
-            let (attribute, kind) = (AttributeId(attribute), *NumberKind::ALL.get(kind as usize)?);
-            let bound = |bounds: &[WordBytes]| bounds.get(seat).map(|bound| f64::from_le_bytes(*bound));
-            let (low, high) = (bound(low)?, high.map_or(Some(f64::INFINITY), bound)?);
-            let holds = |number: f64| {
-                let number = if head & SIGN == 0 { number } else { -number };
-                number >= low && number <= high
-            };
-            let is_true = match codes.get(attribute)? {
-                AttributeCode::List(..) => {
-                    codes.element_numbers(attribute, kind).iter().any(|number| holds(number.number.exact))
-                }
-                _ => holds(codes.number(attribute, kind)?.exact),
-            };
-            holding |= u64::from(is_true) << bit;
-        }
-        Some(holding)
     }
 
     /// The queries of `alive` whose bounds hold one of `numbers`. Cost: for each, logarithmic in the numbers.
@@ -229,40 +169,10 @@ impl<'a> BoundsView<'a> {
             let bit = asking & asking.wrapping_neg();
             asking ^= bit;
             let seat = (self.who & (bit - 1)).count_ones() as usize;
-            between |= if holds(seat) { bit } else { 0 };
+            between |= bit & u64::from(holds(seat)).wrapping_neg(); // a branch would often be guessed wrong
         }
         between
     }
-}
-
-/// Comparing scattered bounds with a message, apart from the code that scans most leaves.
-struct ScatteredBounds<'b, 'a, 'm> {
-    bounds: &'b BoundsView<'a>,
-    alive: u64,
-    codes: &'m MessageCodes,
-}
-
-impl WideWork for ScatteredBounds<'_, '_, '_> {
-    type Output = Option<u64>;
-
-    #[inline(always)]
-    fn run(self) -> Option<u64> {
-        self.bounds.scattered(self.alive, self.codes)
-    }
-}
-
-/// The lowest bits of `bits`, one at each bit of `mask`.
-#[inline(always)]
-fn spread(bits: u64, mask: u64) -> u64 {
-    if mask & mask.wrapping_add(1) == 0 {
-        return bits & mask; // already there
-    }
-    let (mut spread, mut bits) = (0, bits);
-    for bit in ones(mask) {
-        spread |= (bits & 1) << bit;
-        bits >>= 1;
-    }
-    spread
 }
 
 #[inline(always)]
@@ -335,6 +245,12 @@ mod tests {
         }
     }
 
+    /// A number from -3 to 8.5, or the one just below or above it.
+    fn around(dice: &mut impl FnMut(usize) -> usize) -> f64 {
+        let number = dice(24) as f64 / 2.0 - 3.0;
+        [number, number, number.next_up(), number.next_down(), -number][dice(5)]
+    }
+
     /// Ranges of many attributes, of which some are absent and some are lists.
     #[test]
     fn scattered_bounds_say_what_comparing_with_each_range_says() {
@@ -345,14 +261,14 @@ mod tests {
             let sides = dice(4);
             let ranges: Vec<Vec<NumberRange>> = (0..count)
                 .map(|_| {
-                    let range = |attribute: usize, (low, high): (usize, usize)| {
-                        let (low, high) = (low.min(high) as f64 / 2.0, low.max(high) as f64 / 2.0);
-                        let low = if sides == 1 || low < 1.0 { f64::NEG_INFINITY } else { low };
-                        let high = if sides == 2 || high > 9.0 { f64::INFINITY } else { high };
+                    let range = |attribute: usize, (one, other): (f64, f64)| {
+                        let (low, high) = (one.min(other), one.max(other));
+                        let low = if sides == 1 || low < -2.0 { f64::NEG_INFINITY } else { low };
+                        let high = if sides == 2 || high > 7.0 { f64::INFINITY } else { high };
                         let attribute = AttributeId(attribute as u32);
                         NumberRange { attribute, low, high, kind: NumberKind::Number, is_negated: false }
                     };
-                    (0..dice(4)).map(|_| range(dice(30), (dice(20), dice(20)))).collect()
+                    (0..dice(4)).map(|_| range(dice(30), (around(&mut dice), around(&mut dice)))).collect()
                 })
                 .collect();
             let all = bounds_of(with_bits(ranges.iter().map(Vec::as_slice)), count);
@@ -364,7 +280,7 @@ mod tests {
             let mut numbers = vec![Vec::new(); 30];
             for (attribute, own) in (0..).map(AttributeId).zip(&mut numbers) {
                 let elements = if round % 2 == 0 { 1 } else { dice(4) };
-                own.extend((0..elements).map(|_| dice(24) as f64 / 2.0 - 1.0));
+                own.extend((0..elements).map(|_| around(&mut dice)));
                 if own.len() > 1 {
                     codes.set_list(attribute, ListKind::Named);
                     own.iter().for_each(|number| codes.add_element_number(attribute, NumberKind::Number, *number));

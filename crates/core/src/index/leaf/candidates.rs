@@ -10,6 +10,9 @@ use super::message_codes::MessageCodes;
 use super::query::{LEAF_QUERIES, MIXED, VERIFY};
 use super::subscribers::LeafSubscribers;
 
+/// The number of cache lines behind bounds that are prefetched while these are compared.
+pub const NEXT_LINES: usize = 9;
+
 /// The candidates of a leaf.
 pub struct Candidates<'a> {
     words: &'a [WordBytes],
@@ -66,6 +69,7 @@ impl<'a> Candidates<'a> {
                 break;
             }
             let bounds = BoundsView::new(self.words, at, count_of(self.head))?;
+            prefetch::<NEXT_LINES>(self.words.get(bounds.end..).unwrap_or_default());
             self.alive &= bounds.within(self.alive, codes, &mut self.undecided)?;
             at = bounds.end;
         }

@@ -1,9 +1,10 @@
 //! Mixed choices as they lie in memory, and the queries whose choices hold of a message.
 
 use crate::index::layout::bytes::{WordBytes, word};
-use crate::index::layout::cpu::WideWork;
+use crate::index::layout::cpu::{WideWork, prefetch};
 
 use super::bounds_view::BoundsView;
+use super::candidates::NEXT_LINES;
 use super::choices::{BOUNDS, END, INSTRUCTION_BITS, LIST, MASK, STOP};
 use super::masks_view::MasksView;
 use super::message_codes::MessageCodes;
@@ -36,6 +37,7 @@ impl WideWork for ChoicesView<'_, '_> {
     fn run(self) -> Option<u64> {
         let Self { words, at, count, alive, codes, undecided } = self;
         let mut at = usize::try_from(word(words, at)?).ok()?;
+        prefetch::<NEXT_LINES>(words.get(at..)?);
         let mut held = [0; CHOICE_DEPTH_MAX + 1];
         held[0] = alive;
         let mut level = 0;
@@ -69,6 +71,7 @@ impl WideWork for ChoicesView<'_, '_> {
                 BOUNDS => {
                     let bounds = BoundsView::new(words, at + 1, count)?;
                     if asked & bounds.who != 0 {
+                        prefetch::<NEXT_LINES>(words.get(bounds.end..).unwrap_or_default());
                         let within = bounds.within(asked, codes, undecided)?;
                         let held = held.get_mut(level)?;
                         if is_and { *held &= within } else { *held |= within & bounds.who }

@@ -4,7 +4,7 @@ use crate::index::clause::NumberRange;
 use crate::index::ids::SymbolCode;
 use crate::index::layout::bytes::flags_of;
 
-use super::bounds::bounds_of;
+use super::bounds::{SCATTERED_MAX, bounds_of};
 use super::masks::{AttributeMasks, masks_of};
 use super::query::{CHOICES_MAX, LeafQuery, MIXED, RANGES_MAX, VERIFY, everyone, with_bits};
 use super::{choices, subscribers};
@@ -13,6 +13,7 @@ use super::{choices, subscribers};
 /// symbols.
 pub fn encode_leaf(queries: &[LeafQuery<'_>], masks: &[AttributeMasks], codes: &[SymbolCode], words: &mut Vec<u64>) {
     let start = words.len();
+    let masks: Vec<_> = masks.iter().filter(|masks| !is_said_by_ranges(masks, queries)).collect();
     let unsure = with_bits(queries).filter(|(_, query)| query.needs_evaluation);
     let verify = unsure.fold(0, |mask, (bit, _)| mask | bit);
     let choice_count = queries.iter().map(|query| query.choices.len()).max().unwrap_or(0).min(CHOICES_MAX);
@@ -42,6 +43,18 @@ pub fn encode_leaf(queries: &[LeafQuery<'_>], masks: &[AttributeMasks], codes: &
     }
     words[start + 2] |= ((words.len() - start) as u64) << 32;
     subscribers::encode(queries, words);
+}
+
+/// True when ranges of few queries say all that `masks` does: that a number is there. Then comparing takes no longer.
+fn is_said_by_ranges(masks: &AttributeMasks, queries: &[LeafQuery<'_>]) -> bool {
+    let asking = || with_bits(queries).filter(|(bit, _)| masks.free & bit == 0);
+    let has_range = |query: &LeafQuery<'_>| {
+        let stored = query.ranges.iter().take(RANGES_MAX);
+        stored.clone().any(|range| range.attribute == masks.attribute && !range.is_negated)
+    };
+    masks.is_of_presence(everyone(queries.len()))
+        && asking().count() <= SCATTERED_MAX
+        && asking().all(|(_, query)| has_range(query))
 }
 
 /// The queries that do not have the choice with this number, and the masks of the choice.

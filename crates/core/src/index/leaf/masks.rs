@@ -87,6 +87,14 @@ impl AttributeMasks {
         masks.into_iter().all(|mask| mask == 0 || mask == everyone)
     }
 
+    /// True when any known value, and every element of a list that is one, passes all of `everyone`, and what is no value
+    /// rules out those that ask.
+    pub fn is_of_presence(&self, everyone: u64) -> bool {
+        self.lists == ListMasks::default()
+            && self.values.is_empty()
+            && self.by_class == ByClass([self.free, self.free, self.free, everyone])
+    }
+
     /// The average number of queries that a value does not rule out: the fewer, the earlier the masks are read.
     fn passing(&self) -> u32 {
         let masks = self.values.iter().map(|(_, mask)| mask.count_ones());

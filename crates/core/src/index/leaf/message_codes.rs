@@ -6,6 +6,7 @@ use crate::index::layout::symbol_row::SymbolInfo;
 use crate::index::value_class::ValueClass;
 
 use super::number::MessageNumber;
+use super::scattered::{NEAR_NUMBERS, NOT_NEAR, near};
 
 /// The value of one attribute of a message, as a segment encodes it.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +65,8 @@ pub struct MessageCodes {
     codes: Vec<(u32, SummaryId)>,
     /// The number of each kind.
     numbers: Vec<[MessageNumber; NumberKind::COUNT]>,
+    /// The near numbers, as many of each attribute as [`NEAR_NUMBERS`]; last that of no attribute.
+    near: Vec<i32>,
     touched: Vec<AttributeId>,
     several: Vec<(AttributeId, SymbolInfo)>,
     /// Whether some attribute is a list.
@@ -78,6 +81,7 @@ impl MessageCodes {
         for attribute in self.touched.drain(..) {
             self.codes[attribute.index()] = (ABSENT, SummaryId::NONE);
             self.numbers[attribute.index()] = [MessageNumber::NONE; NumberKind::COUNT];
+            self.near[attribute.index() * NEAR_NUMBERS..][..NEAR_NUMBERS].fill(NOT_NEAR);
         }
         self.several.clear();
         self.element_numbers.clear();
@@ -85,6 +89,7 @@ impl MessageCodes {
         if self.codes.len() < attribute_count {
             self.codes.resize(attribute_count, (ABSENT, SummaryId::NONE));
             self.numbers.resize(attribute_count, [MessageNumber::NONE; NumberKind::COUNT]);
+            self.near.resize(attribute_count * NEAR_NUMBERS + 1, NOT_NEAR);
         }
     }
 
@@ -117,6 +122,7 @@ impl MessageCodes {
     /// Give the attribute a number of a kind.
     pub fn set_number(&mut self, attribute: AttributeId, kind: NumberKind, number: f64) {
         self.numbers[attribute.index()][kind as usize] = number.into();
+        self.near[attribute.index() * NEAR_NUMBERS + kind as usize * 2..][..2].copy_from_slice(&near(number));
     }
 
     /// Add one of several symbols. Those of one attribute have to be added one after the other.
@@ -206,12 +212,11 @@ impl MessageCodes {
         self.has_lists
     }
 
-    /// The attribute's number of the kind with a number; [`MessageNumber::NONE`] when there is none.
+    /// The near numbers of all attributes (`scattered.rs`), and at the end one that is none.
     #[inline(always)]
     #[must_use]
-    pub fn number_of(&self, attribute: AttributeId, kind: usize) -> MessageNumber {
-        let kinds = self.numbers.get(attribute.index());
-        kinds.and_then(|kinds| kinds.get(kind)).copied().unwrap_or(MessageNumber::NONE)
+    pub fn near(&self) -> &[i32] {
+        &self.near
     }
 
     /// The attribute's number of a kind; [`MessageNumber::NONE`] when it has none, None when the segment has no such

@@ -16,7 +16,7 @@
 //! masks        with LISTS: the queries that no list decides, of every element, of plain lists; with CLASSES: absent, null, valueless; with OPEN: the queries that do not ask, else `other` says it;
 //!              other; then the masks, with LISTED after the codes of their values, ascending, two per word; without, the
 //!              first mask is that of code 0, the next that of code 1
-//! bounds       for each attribute and kind (`bounds.rs`)
+//! bounds       for each attribute and kind, or of several (`bounds.rs`, `scattered.rs`)
 //! mixed        with MIXED: choices of ranges and more (`choices.rs`)
 //! subscribers  whose ids match (`subscribers.rs`), to the end of the leaf
 //! ```
@@ -32,4 +32,5 @@ pub mod masks_view;
 pub mod message_codes;
 pub mod number;
 pub mod query;
+pub mod scattered;
 pub mod subscribers;
