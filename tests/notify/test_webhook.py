@@ -60,7 +60,10 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.rfile.read(length := int(self.headers["Content-Length"]))
+            if len(body) < length:  # its sender was killed before the call was whole
+                self.close_connection = True
+                return
             receiver.received.append((dict(self.headers.items()), body))
             time.sleep(receiver.answer_after_s)
             if receiver.hangs_up(self.headers["webhook-id"]):
