@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::{error, fmt, io};
 
 #[cfg(target_os = "linux")]
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::fs::{FallocateFlags, fallocate, ftruncate, statvfs};
 use rustix::io::Errno;
 #[cfg(target_os = "linux")]
@@ -107,7 +107,15 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(RealFile::open(OpenOptions::new().read(true), path)?))
+        let mut options = OpenOptions::new();
+        options.read(true);
+        // To note when a file was read takes a place in the file system's own journal, and who reads waits for it.
+        #[cfg(target_os = "linux")]
+        match RealFile::open(options.clone().custom_flags(OFlags::NOATIME.bits().cast_signed()), path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {} // only a file's owner may ask for it
+            answer => return Ok(Arc::new(answer?)),
+        }
+        Ok(Arc::new(RealFile::open(&options, path)?))
     }
 
     fn open_to_write(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
@@ -250,6 +258,21 @@ mod tests {
     use super::*;
 
     const SIZE: usize = 3 << 20;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has no fallocate")]
+    fn reading_leaves_no_trace_in_the_file_system() {
+        let path = std::env::temp_dir().join(format!("tamis-read-{}", std::process::id()));
+        let written = RealDisk.create(&path, 4_096).expect("created");
+        // The file system notes the first time that a file is read after it was written.
+        let read_before = fs::metadata(&path).and_then(|about| about.accessed()).expect("a time");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        written.write_at(0, &[7; 4_096]).expect("written");
+        let file = RealDisk.open(&path).expect("there");
+        assert_eq!(file.read_now(0, &mut [0; 100]).expect("in memory"), 100);
+        assert_eq!(fs::metadata(&path).and_then(|about| about.accessed()).expect("a time"), read_before);
+        RealDisk.remove(&path).expect("removed");
+    }
 
     #[test]
     #[cfg_attr(miri, ignore = "miri has no fallocate")]
