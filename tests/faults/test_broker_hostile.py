@@ -109,6 +109,8 @@ class OneThreadACore(threading.Thread):
 
     def run(self) -> None:
         """Look for new threads until the process is gone."""
+        # Otherwise the clients take the core from it while it holds Python's lock, for which the probe then waits.
+        become_real_time()
         os.sched_setaffinity(self._pid, {self._core})
         placed = {self._pid}
         with contextlib.suppress(FileNotFoundError):
