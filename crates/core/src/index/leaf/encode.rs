@@ -48,10 +48,8 @@ pub fn encode_leaf(queries: &[LeafQuery<'_>], masks: &[AttributeMasks], codes: &
 /// True when ranges of few queries say all that `masks` does: that a number is there. Then comparing takes no longer.
 fn is_said_by_ranges(masks: &AttributeMasks, queries: &[LeafQuery<'_>]) -> bool {
     let asking = || with_bits(queries).filter(|(bit, _)| masks.free & bit == 0);
-    let has_range = |query: &LeafQuery<'_>| {
-        let stored = query.ranges.iter().take(RANGES_MAX);
-        stored.clone().any(|range| range.attribute == masks.attribute && !range.is_negated)
-    };
+    let says = |range: &NumberRange| range.attribute == masks.attribute && !range.is_negated;
+    let has_range = |query: &LeafQuery<'_>| query.ranges.iter().take(RANGES_MAX).any(says);
     masks.is_of_presence(everyone(queries.len()))
         && asking().count() <= SCATTERED_MAX
         && asking().all(|(_, query)| has_range(query))

@@ -65,21 +65,15 @@ pub fn encode<'r>(ranges: impl Iterator<Item = &'r NumberRange> + Clone, words: 
         let place = range.attribute.0 as usize * NEAR_NUMBERS + range.kind as usize * 2;
         (place + usize::from(is_negative(range))) as u32
     });
-    extend_words(words, heads);
+    extend_pairs(words, heads);
     let low_limits =
         ranges.clone().map(|range| if is_negative(range) { !high_limit(range.high) } else { low_limit(range.low) });
-    extend_words(words, low_limits.map(i32::cast_unsigned));
+    extend_pairs(words, low_limits.map(i32::cast_unsigned));
     words.extend(ranges.clone().map(|range| if is_negative(range) { -range.high } else { range.low }.to_bits()));
     if !is_one_sided {
-        extend_words(words, ranges.clone().map(|range| high_limit(range.high).cast_unsigned()));
+        extend_pairs(words, ranges.clone().map(|range| high_limit(range.high).cast_unsigned()));
         words.extend(ranges.map(|range| range.high.to_bits()));
     }
-}
-
-fn extend_words(words: &mut Vec<u64>, numbers: impl Iterator<Item = u32>) {
-    let mut pairs = Vec::new();
-    extend_pairs(&mut pairs, numbers);
-    words.append(&mut pairs);
 }
 
 /// What is near a number from `low` on is above this, or equal to it.

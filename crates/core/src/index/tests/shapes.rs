@@ -281,8 +281,8 @@ fn thresholds_agree_with_brute_force() {
     pair.check_shapes(&mut random, 20);
 }
 
-/// More attributes than leaves have boxes for, most of them in every message, some as lists; and fewer, each with a wide group of its own, so
-/// that the boxes of one attribute lie before or after the leaves of another.
+/// More attributes than leaves have boxes for, most of them in every message, some as lists; and fewer, each with a wide
+/// group of its own, so that the boxes of one attribute lie before or after the leaves of another.
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn windows_of_many_attributes_agree_with_brute_force() {
