@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -28,6 +31,13 @@ def longest(on_tick: Callable[[float], None], call: tuple[int, str], *, meanwhil
     return asyncio.run(run())
 
 
+def work() -> None:
+    """Use a core for 0.3 s."""
+    until_s = time.thread_time() + 0.3
+    while time.thread_time() < until_s:
+        pass
+
+
 def hold(_: float = 0.0) -> None:
     time.sleep(HELD_S)
 
@@ -43,3 +53,24 @@ def test_what_holds_the_loop_between_two_ticks_is_one_too() -> None:
     stall = longest(lambda _: None, (0, ""), meanwhile=lambda: time.sleep(0.25))
     assert stall.seconds >= 0.1
     assert stall.cause == SHELL
+
+
+def test_a_stall_tells_work_from_waiting() -> None:
+    waits = longest(lambda _: None, (0, ""), meanwhile=lambda: time.sleep(0.3))
+    assert waits.cpu_s + waits.core_wait_s < waits.seconds / 2
+    works = longest(lambda _: None, (0, ""), meanwhile=work)
+    assert works.cpu_s >= 0.1
+    assert works.cpu_s <= works.seconds
+
+
+def test_a_stall_tells_how_long_it_waited_for_a_core() -> None:
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        stall = longest(lambda _: None, (0, ""), meanwhile=work)
+    finally:
+        busy.kill()
+        busy.wait()
+        os.sched_setaffinity(0, cores)
+    assert stall.core_wait_s >= 0.05

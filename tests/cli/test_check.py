@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tamis import Engine, selector
 from tests.cli.conftest import Tamis
 
 
@@ -150,3 +151,17 @@ def test_a_query_with_groupings_is_read_by_the_name_of_its_language(tamis: Tamis
     done = tamis("check", "group == (A || B)", "--language", "boolean:region")
     assert (done.returncode, done.stdout) == (0, "group IN ('A', 'B')\n")
     assert "boolean:NAMES" in tamis("check", "group == A", "--language", "boolean:").stderr
+
+
+def test_every_byte_of_a_snapshot_is_checked(tamis: Tamis, tmp_path: Path) -> None:
+    engine = Engine[str]()
+    engine.add_many((f"q{number}", selector(f"a{number % 7} > {number}")) for number in range(2_000))
+    engine.save(tmp_path / "queries.tamis")
+    assert tamis("check", "queries.tamis").stderr == "queries.tamis: ok (2,000 queries)\n"
+    content = bytearray((tmp_path / "queries.tamis").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "queries.tamis").write_bytes(content)
+    damaged = tamis("check", "queries.tamis")
+    assert (damaged.returncode, damaged.stdout) == (2, "")
+    assert "queries.tamis' is damaged: the checksum of the page at byte" in damaged.stderr
+    assert not json.loads(tamis("check", "queries.tamis", "--json").stdout)["ok"]

@@ -154,7 +154,9 @@ def test_a_hostile_client_neither_kills_the_broker_nor_holds_up_a_bystander(tmp_
             assert [player.exitcode for player in players] == [0] * PROCESSES
             stall_s = said["stall_s_max"]
             print(
-                f"seed {SEED}, {SECONDS} s: longest stall {stall_s * 1_000:.1f} ms ({said['stall_s_max_cause']}); "
+                f"seed {SEED}, {SECONDS} s: longest stall {stall_s * 1_000:.1f} ms ({said['stall_s_max_cause']}; "
+                f"at most {said['stall_s_max_cpu_s'] * 1_000:.1f} ms work, "
+                f"{said['stall_s_max_core_wait_s'] * 1_000:.1f} ms waiting for a core); "
                 f"bystander p99 {percentile_99(loud):.2f} ms (quiet {percentile_99(quiet):.2f}), "
                 f"longest {max(loud):.1f} ms; "
                 f"peak {peak:.0f} MiB of {LIMIT_MIB}"

@@ -51,6 +51,14 @@ def be_nice() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
+def core_wait_s() -> float:
+    """Return how long this thread has been ready without having a core; 0 where the system does not tell it."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def memory_bytes() -> int:
     """Return the resident memory of the process; its maximum so far where the system does not tell the current one."""
     try:

@@ -78,8 +78,12 @@ def predicate(text: str) -> Query:
     return languages.selector(selector.strip()) & shared if colon and selector.strip() else shared
 
 
-def open_registered(path: str | os.PathLike[str]) -> Engine:
+def open_registered(path: str | os.PathLike[str], *, verify: bool = False) -> Engine:
     """Open a snapshot; the expensive predicates that it names are those that installed packages register.
+
+    Args:
+        path: the snapshot.
+        verify: check every byte.
 
     Raises:
         ConfigError: it names one that cannot be loaded here.
@@ -91,7 +95,7 @@ def open_registered(path: str | os.PathLike[str]) -> Engine:
     functions: dict[str, Function] = {}
     while True:
         try:
-            return Engine.open(path, opaque=functions)
+            return Engine.open(path, verify=verify, opaque=functions)
         except TypeError as error:  # it names a predicate whose function was not given
             name = str(error).partition("'")[2].rpartition("':")[0]
             if not name or name in functions:

@@ -117,6 +117,20 @@ GAUGES = {
     "sockets_max": MetricForm("sockets_limit", "Maximum number of sockets."),
     "stall_s_max": MetricForm("event_loop_stall_seconds_max", "Longest stall of the event loop since the start."),
     "stall_s_recent": MetricForm("event_loop_stall_seconds_recent", "Longest stall of the last minute."),
+    "stall_s_max_cpu_s": MetricForm(
+        "event_loop_stall_cpu_seconds_max", "How much of the longest stall since the start was work, at most."
+    ),
+    "stall_s_max_core_wait_s": MetricForm(
+        "event_loop_stall_core_wait_seconds_max",
+        "How much of the longest stall since the start was waiting for a core, at most.",
+    ),
+    "stall_s_recent_cpu_s": MetricForm(
+        "event_loop_stall_cpu_seconds_recent", "How much of the longest stall of the last minute was work, at most."
+    ),
+    "stall_s_recent_core_wait_s": MetricForm(
+        "event_loop_stall_core_wait_seconds_recent",
+        "How much of the longest stall of the last minute was waiting for a core, at most.",
+    ),
     "topology_bytes": MetricForm(
         "topology_memory_bytes", "Memory of compiled queries, bindings, exchanges and queues."
     ),

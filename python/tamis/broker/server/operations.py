@@ -48,8 +48,12 @@ class Operations:
             "sockets_max": self._connections.sockets_max,
             "stall_s_max": longest.seconds,
             "stall_s_max_cause": longest.cause,
+            "stall_s_max_cpu_s": longest.cpu_s,
+            "stall_s_max_core_wait_s": longest.core_wait_s,
             "stall_s_recent": recent.seconds,
             "stall_s_recent_cause": recent.cause,
+            "stall_s_recent_cpu_s": recent.cpu_s,
+            "stall_s_recent_core_wait_s": recent.core_wait_s,
             "cpu_s": time.process_time(),
             "memory_bytes": system.memory_bytes(),
         }

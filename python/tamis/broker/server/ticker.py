@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tamis.broker import system
+
 INTERVAL_S = 0.1
 RECENT_S = 60.0
 """Time for which a stall is a recent one."""
@@ -24,10 +26,15 @@ class Stall:
     Attributes:
         seconds: how long it was.
         cause: what it did: a call of the data plane with its last method, as in ``receive queue.bind``.
+        cpu_s: how much of it, at most, was work of the loop's thread.
+        core_wait_s: how much of it, at most, the thread waited for a core. What remains of `seconds` beside both is
+            waiting for something else: a lock, a disk, memory.
     """
 
     seconds: float = 0.0
     cause: str = ""
+    cpu_s: float = 0.0
+    core_wait_s: float = 0.0
 
 
 class Ticker:
@@ -47,9 +54,11 @@ class Ticker:
         self._on_tick = on_tick
         self._longest_call = longest_call
         self._due_s = 0.0
+        self._cpu_s = self._core_wait_s = 0.0
 
     def start(self) -> None:
-        """Schedule the first call."""
+        """Schedule the first call, of the thread that calls."""
+        self._times_since_last()
         self._schedule(asyncio.get_running_loop())
 
     def recent(self) -> Stall:
@@ -70,7 +79,10 @@ class Ticker:
         call_us, cause = self._longest_call()
         call_s = call_us / 1e6
         # A call that explains half of it is its cause: a tick is late by the whole stall at most.
-        stall = Stall(max(call_s, late_s), cause if call_s * 2 >= late_s else otherwise)
+        seconds, cpu_s, core_wait_s = max(call_s, late_s), *self._times_since_last()
+        cause = cause if call_s * 2 >= late_s else otherwise
+        # Both times are of all that happened since the last note, and the stall is a part of that.
+        stall = Stall(seconds, cause, min(cpu_s, seconds), min(core_wait_s, seconds))
         self.longest = max(self.longest, stall, key=_seconds)
         while self._recent and self._recent[0][0] < now_s - RECENT_S:
             self._recent.popleft()
@@ -78,6 +90,12 @@ class Ticker:
         while self._recent and self._recent[-1][1].seconds <= stall.seconds:
             self._recent.pop()
         self._recent.append((now_s, stall))
+
+    def _times_since_last(self) -> tuple[float, float]:
+        """Return how long this thread worked, and how long it waited for a core, since the last question."""
+        before, now = (self._cpu_s, self._core_wait_s), (time.thread_time(), system.core_wait_s())
+        self._cpu_s, self._core_wait_s = now
+        return now[0] - before[0], now[1] - before[1]
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         self._due_s = loop.time() + INTERVAL_S

@@ -1,4 +1,4 @@
-"""The command `tamis check`, which checks a query, a file of queries or a pipeline by building what a run builds."""
+"""The command `tamis check`, which checks queries, a snapshot or a pipeline by building what a run builds."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tamis.errors import ConfigError, QueryError, TamisError
 
 if TYPE_CHECKING:
     from tamis.query import Query
+    from tamis.query.hierarchy import Parents
 
 FILE_SUFFIXES = (".toml", ".txt", ".queries", ".conf", ".jsonl")
 """A target with such an ending is taken for a file even if the file does not exist."""
@@ -23,7 +24,7 @@ FILE_SUFFIXES = (".toml", ".txt", ".queries", ".conf", ".jsonl")
 
 def check(
     target: Annotated[
-        str, typer.Argument(help="A pipeline.toml, a file of queries, a store, or the text of one query.")
+        str, typer.Argument(help="A pipeline.toml, a file of queries, a store, a snapshot, or one query.")
     ],
     language: Annotated[str, typer.Option(help="The language of a query given as text.")] = "selector",
     hierarchy: HierarchyOption = None,
@@ -31,8 +32,8 @@ def check(
 ) -> int:
     """Check whether the target can be used, and if not, print every error with a caret at its position.
 
-    A query that can be parsed is printed as selector text. Probable mistakes are warnings. Exit code: 0 without
-    errors, 2 with some.
+    A query that can be parsed is printed as selector text. Every byte of a snapshot is checked. Probable mistakes are
+    warnings. Exit code: 0 without errors, 2 with some.
     """
     path, told = Path(target), _Warnings()
     if _is_file(path, target):
@@ -97,10 +98,12 @@ def _is_pipeline(path: Path) -> bool:
 
 
 def _check_queries(path: Path, hierarchy: list[str] | None, told: _Warnings) -> tuple[list[dict[str, Any]], str]:
-    """Return all problems of a file of queries or a store, and what was checked."""
-    from tamis.cli.queries.load import compile_all, hierarchies_given, read_queries
+    """Return all problems of a file of queries, a store or a snapshot, and what was checked."""
+    from tamis.cli.queries.load import compile_all, hierarchies_given, is_snapshot, read_queries
 
     given = hierarchies_given(hierarchy)
+    if is_snapshot(path):
+        return _check_snapshot(path, given)
     try:
         specs, held = read_queries(path)
     except TamisError as error:
@@ -109,6 +112,19 @@ def _check_queries(path: Path, hierarchy: list[str] | None, told: _Warnings) -> 
     for spec, query in good:
         told.of_query(query, file=str(path), line=spec.line, key=spec.key)
     return [{**it.to_dict(), "shown": str(it)} for it in bad], output.counted(len(specs), "query", "queries")
+
+
+def _check_snapshot(path: Path, given: dict[str, Parents]) -> tuple[list[dict[str, Any]], str]:
+    """Return the problem of a snapshot, if it has one, and what was checked."""
+    from tamis.query.predicates import open_registered
+
+    try:
+        engine = open_registered(path, verify=True)
+    except TamisError as error:
+        return [_problem(error)], "no queries"
+    for attribute, parents in given.items():
+        engine.hierarchy(attribute, parents)
+    return [], output.counted(len(engine), "query", "queries")
 
 
 def _check_text(
