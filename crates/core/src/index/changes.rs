@@ -12,7 +12,7 @@ use crate::hierarchy::{Hierarchies, Hierarchy};
 use crate::query::Query;
 
 use super::segment::Segment;
-use super::segment::tail::{TAIL_MAX, Tail};
+use super::segment::tail::TAIL_MAX;
 use super::versions::compactor::{self, QUIET};
 use super::versions::merge;
 use super::versions::version::{SubscriptionPosition, Version};
@@ -23,15 +23,27 @@ const SEGMENTS_MAX: usize = 256;
 /// The maximum weight of the tail: large queries become a segment sooner than others. Building one of so much takes about
 /// 10 ms where each predicate is a pattern.
 const TAIL_WEIGHT_MAX: usize = 384;
+/// Its maximum weight while it waits for a thread that makes segments.
+const TAIL_WEIGHT_MEANWHILE_MAX: usize = 4 * TAIL_WEIGHT_MAX;
+/// The weight of the segments that a quick change builds itself, at most: what a full tail of ordinary queries has, and more.
+const QUICK_MAX: usize = TAIL_MAX * 3 / 2;
 
 /// The state that all clones of an engine share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct EngineState {
     /// The version that matches read.
     pub current: ArcSwap<Version>,
     /// The right to change the engine.
     pub writer: Mutex<EngineWriter>,
-    merged: Condvar,
+    built: Condvar,
+    /// The weight of the segments that a change builds itself, at most; a thread builds larger ones.
+    inline_max: usize,
+}
+
+impl Default for EngineState {
+    fn default() -> Self {
+        Self::new(Version::default(), 0)
+    }
 }
 
 /// The state that only changes need.
@@ -39,23 +51,56 @@ pub struct EngineState {
 pub struct EngineWriter {
     /// The id of the next new subscription.
     pub next_id: u64,
-    /// The segments that a thread is merging; empty when there is none.
-    merging: Vec<Arc<Segment>>,
-    /// The process that has the merging thread: a fork of it does not.
-    merging_process: u32,
-    /// The subscriptions removed from these segments meanwhile, each with the version that removed it.
-    removed_meanwhile: Vec<(SubscriptionId, u64)>,
+    /// What a thread is making a segment of.
+    building: Building,
     /// The time of the last change that left the engine worn.
     worn_at: Option<Instant>,
     /// The process whose compactor watches the engine.
     watching_process: Option<u32>,
 }
 
+/// Subscriptions of which a thread makes a segment; none when there is no thread.
+#[derive(Debug, Default)]
+struct Building {
+    /// The segments that become one.
+    segments: Vec<Arc<Segment>>,
+    /// The number of positions of the tail, the first ones, whose subscriptions join them.
+    tail_length: usize,
+    /// The process that has the thread: a fork of it does not. None without a thread.
+    process: Option<u32>,
+    /// The subscriptions that were removed from these meanwhile, each with the version that removed it.
+    removed: Vec<(SubscriptionId, u64)>,
+}
+
 impl EngineState {
     /// The state of an engine that starts with `version`.
     pub fn new(version: Version, next_id: u64) -> Self {
         let writer = Mutex::new(EngineWriter { next_id, ..EngineWriter::default() });
-        Self { current: ArcSwap::from_pointee(version), writer, merged: Condvar::new() }
+        let (current, built) = (ArcSwap::from_pointee(version), Condvar::new());
+        Self { current, writer, built, inline_max: merge::INLINE_MAX }
+    }
+
+    /// The state of an empty engine whose changes are quick.
+    pub fn quick_to_change() -> Self {
+        Self { inline_max: QUICK_MAX, ..Self::default() }
+    }
+
+    /// The maximum weight of the tail, unless it waits for a thread.
+    fn tail_weight_max(&self) -> usize {
+        TAIL_WEIGHT_MAX.min(self.inline_max)
+    }
+
+    /// Take the younger ones out of the tail's `subscriptions`: those beyond the maximum weight, but never the first.
+    fn younger(&self, subscriptions: &mut Vec<(SubscriptionId, Arc<Query>)>) -> Vec<(SubscriptionId, Arc<Query>)> {
+        let mut left = self.tail_weight_max();
+        let is_within = |(index, query): &(usize, &Arc<Query>)| {
+            let rest = left.checked_sub(merge::weight_of_query(query));
+            left = rest.unwrap_or(0);
+            rest.is_some() || *index == 0
+        };
+        let queries = subscriptions.iter().map(|(_, query)| query).enumerate();
+        let oldest = queries.take_while(is_within).count();
+        subscriptions.split_off(oldest)
     }
 
     fn lock(&self) -> MutexGuard<'_, EngineWriter> {
@@ -66,7 +111,7 @@ impl EngineState {
     pub fn compact_if_quiet(self: Arc<Self>) -> bool {
         let mut writer = self.lock();
         let is_quiet = writer.worn_at.is_none_or(|worn_at| worn_at.elapsed() >= QUIET);
-        if !is_quiet || writer.is_merging() {
+        if !is_quiet || writer.is_building() {
             return false;
         }
         writer.watching_process = None;
@@ -76,31 +121,34 @@ impl EngineState {
     }
 
     fn wait<'w>(&self, writer: MutexGuard<'w, EngineWriter>) -> MutexGuard<'w, EngineWriter> {
-        self.merged.wait(writer).unwrap_or_else(PoisonError::into_inner)
+        self.built.wait(writer).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl EngineWriter {
-    fn is_merging(&self) -> bool {
-        !self.merging.is_empty() && self.merging_process == std::process::id()
+    fn is_building(&self) -> bool {
+        self.building.process == Some(std::process::id())
     }
 
-    fn begin_merge(&mut self, segments: &[Arc<Segment>]) {
-        self.merging = segments.to_vec();
-        self.merging_process = std::process::id();
-        self.removed_meanwhile.clear();
+    fn begin_building(&mut self, segments: &[Arc<Segment>], tail_length: usize) {
+        let (segments, process) = (segments.to_vec(), Some(std::process::id()));
+        self.building = Building { segments, tail_length, process, removed: Vec::new() };
     }
 
     /// Remove the subscription at `position` from version `next`.
     fn remove(&mut self, next: &mut Version, id: SubscriptionId, position: &SubscriptionPosition) {
-        match position {
-            SubscriptionPosition::Tail(position) => next.tail.tombstones.remove(*position, next.number),
+        let is_being_built = match position {
+            SubscriptionPosition::Tail(position) => {
+                next.tail.tombstones.remove(*position, next.number);
+                *position < self.building.tail_length
+            }
             SubscriptionPosition::Segment(segment, position) => {
                 segment.tombstones.remove(*position, next.number);
-                if self.merging.iter().any(|other| Arc::ptr_eq(other, segment)) {
-                    self.removed_meanwhile.push((id, next.number));
-                }
+                self.building.segments.iter().any(|other| Arc::ptr_eq(other, segment))
             }
+        };
+        if is_being_built {
+            self.building.removed.push((id, next.number));
         }
         next.live -= 1;
     }
@@ -141,7 +189,7 @@ impl Engine {
             new.push((id, query));
         }
         next.live += new.len();
-        append(&mut next, &writer.merging, new);
+        self.append(&mut writer, &mut next, new);
         self.publish(writer, next);
         Ok(ids)
     }
@@ -188,28 +236,28 @@ impl Engine {
         self.publish(writer, next);
     }
 
-    /// Wait until no merge is going on or due, and compact the segments as is done when nobody changes the engine for half a
+    /// Wait until no segment is being built or due, and compact the segments as is done when nobody changes the engine for half a
     /// second. For measuring; nothing else has to.
     pub fn settle(&self) {
         let mut writer = self.state.lock();
-        while writer.is_merging() {
+        while writer.is_building() {
             writer = self.state.wait(writer);
         }
         drop(writer);
         self.compact();
     }
 
-    /// Merge the segments that changes have left, so that they are few, unless a merge goes on.
+    /// Merge the segments that changes have left, so that they are few, unless a segment is being built.
     fn compact(&self) {
         let mut writer = self.state.lock();
         let version = self.current();
-        if !writer.is_merging()
+        if !writer.is_building()
             && let Some(segments) = merge::compactable(&version)
         {
-            writer.begin_merge(&segments);
+            writer.begin_building(&segments, 0);
             let number = version.number;
             drop((version, writer));
-            self.merge_and_publish(&segments, number);
+            self.publish_built(&segments, || merge::merge(&segments, number));
         }
     }
 
@@ -228,8 +276,11 @@ impl Engine {
     /// The right to change the engine, once there are not too many segments.
     fn writer(&self) -> MutexGuard<'_, EngineWriter> {
         let mut writer = self.state.lock();
-        while writer.is_merging() && self.current().segments.len() > SEGMENTS_MAX {
+        while writer.is_building() && self.current().segments.len() > SEGMENTS_MAX {
             writer = self.state.wait(writer);
+        }
+        if !writer.is_building() {
+            writer.building = Building::default();
         }
         writer
     }
@@ -241,17 +292,78 @@ impl Engine {
         next
     }
 
+    /// Put new subscriptions into the tail. Where they do not fit, make a segment of them and the tail. A large one waits in
+    /// the tail for the next: whoever adds it pays for one of its size at most.
+    fn append(&self, writer: &mut EngineWriter, next: &mut Version, new: Vec<(SubscriptionId, Arc<Query>)>) {
+        let new_weight = weight(&new);
+        let fits = |tail: &Version, weight_max| {
+            tail.tail_length + new.len() <= TAIL_MAX && tail.tail_weight + new_weight <= weight_max
+        };
+        let mut weight_max = self.state.tail_weight_max();
+        if !fits(next, weight_max) && next.tail_weight > self.state.inline_max {
+            if !writer.is_building() {
+                // Without a thread it is built here.
+                _ = self.build_tail_in_thread(writer, next);
+            }
+            if writer.is_building() {
+                weight_max = TAIL_WEIGHT_MEANWHILE_MAX;
+            }
+        }
+        if fits(next, weight_max) {
+            return fill(next, new);
+        }
+        let has_room = writer.building.tail_length < TAIL_MAX;
+        let is_large = new_weight > self.state.tail_weight_max() / 2;
+        if new.len() > 1 || !has_room || !(is_large || next.tail_length == 0) {
+            return self.build_segment(writer, next, new);
+        }
+        if next.tail_length > writer.building.tail_length {
+            self.build_segment(writer, next, Vec::new());
+        }
+        fill(next, new);
+    }
+
+    /// Make a segment of the tail, of new subscriptions, and of the segments that would be merged with it at once; of nothing
+    /// of which a thread is making one. Where the tail has grown meanwhile, only its oldest subscriptions leave it.
+    fn build_segment(&self, writer: &mut EngineWriter, next: &mut Version, new: Vec<(SubscriptionId, Arc<Query>)>) {
+        let building = &mut writer.building;
+        let (mut staying, mut all) = next.split_tail(building.tail_length);
+        building.tail_length = staying.len();
+        let mut younger = if new.len() > 1 { Vec::new() } else { self.state.younger(&mut all) };
+        (if younger.is_empty() { &mut all } else { &mut younger }).extend(new);
+        staying.extend(younger);
+        let arriving = (all.len(), weight(&all));
+        let mut joining = merge::joining(next, &building.segments, arriving, self.state.inline_max);
+        match merge::kept(&joining, next.number) {
+            Some(kept) => all.extend(kept),
+            None => joining.clear(),
+        }
+        exchange(next, &joining, merge::build(&all));
+        next.clear_tail();
+        fill(next, staying);
+    }
+
+    /// Have a thread make a segment of the tail, and of the segments that would be merged with it at once.
+    fn build_tail_in_thread(&self, writer: &mut EngineWriter, next: &Version) -> io::Result<()> {
+        let (mut all, _) = next.split_tail(next.tail_length);
+        let mut joining = merge::joining(next, &[], (all.len(), next.tail_weight), merge::INLINE_MAX);
+        match merge::kept(&joining, next.number) {
+            Some(kept) => all.extend(kept),
+            None => joining.clear(),
+        }
+        self.build_in_thread(writer, joining, next.tail_length, move |_| Ok(merge::build(&all)))
+    }
+
     /// Make `next` the current version, after all merges that are quickly done; a long one is left to a thread.
     fn publish(&self, mut writer: MutexGuard<'_, EngineWriter>, mut next: Version) {
-        if !writer.is_merging() {
-            writer.merging.clear();
-        }
+        let inline_max = self.state.inline_max;
         loop {
             // One thread at a time; small segments are merged here meanwhile.
-            let size_max = if writer.merging.is_empty() { usize::MAX } else { merge::INLINE_MAX };
-            let Some(segments) = merge::due(&next, &writer.merging, size_max) else { break };
-            if merge::weight(&segments) > merge::INLINE_MAX {
-                match self.merge_in_thread(&mut writer, segments, next.number) {
+            let size_max = if writer.is_building() { inline_max } else { usize::MAX };
+            let Some(segments) = merge::due(&next, &writer.building.segments, size_max) else { break };
+            if merge::weight(&segments) > inline_max {
+                let number = next.number;
+                match self.build_in_thread(&mut writer, segments, 0, move |segments| merge::merge(segments, number)) {
                     Ok(()) => continue,
                     // Without a thread the segments stay as they are, and the next change tries again.
                     Err(_) => break,
@@ -279,68 +391,62 @@ impl Engine {
         }
     }
 
-    fn merge_in_thread(&self, writer: &mut EngineWriter, segments: Vec<Arc<Segment>>, version: u64) -> io::Result<()> {
-        writer.begin_merge(&segments);
+    /// Have a thread make a segment of others, and of the first positions of the tail.
+    fn build_in_thread(
+        &self,
+        writer: &mut EngineWriter,
+        segments: Vec<Arc<Segment>>,
+        tail_length: usize,
+        build: impl FnOnce(&[Arc<Segment>]) -> Result<Segment, EngineError> + Send + 'static,
+    ) -> io::Result<()> {
+        writer.begin_building(&segments, tail_length);
         let engine = self.clone();
-        let work = move || engine.merge_and_publish(&segments, version);
+        let work = move || engine.publish_built(&segments, || build(&segments));
         let started = std::thread::Builder::new().name("tamis-merge".to_owned()).spawn(work);
-        started.map(drop).inspect_err(|_| writer.merging.clear())
+        started.map(drop).inspect_err(|_| writer.building = Building::default())
     }
 
-    fn merge_and_publish(&self, segments: &[Arc<Segment>], version: u64) {
-        // A panic is a bug here; threads that wait for the merge must still go on.
-        let merged = catch_unwind(AssertUnwindSafe(|| merge::merge(segments, version)));
+    /// Build a segment of `segments`, and of what else is noted as being built, and put it into their place.
+    fn publish_built(&self, segments: &[Arc<Segment>], build: impl FnOnce() -> Result<Segment, EngineError>) {
+        // A panic is a bug here; threads that wait for the segment must still go on.
+        let built = catch_unwind(AssertUnwindSafe(build));
         let mut writer = self.state.lock();
-        writer.merging.clear();
-        if let Ok(Ok(merged)) = merged {
-            for (id, version) in std::mem::take(&mut writer.removed_meanwhile) {
-                if let Ok(Some(position)) = merged.find(id) {
-                    merged.tombstones.remove(position, version);
+        let Building { tail_length, removed, .. } = std::mem::take(&mut writer.building);
+        if let Ok(Ok(built)) = built {
+            for (id, version) in removed {
+                if let Ok(Some(position)) = built.find(id) {
+                    built.tombstones.remove(position, version);
                 }
             }
             let mut next = Version::clone(&self.current());
-            exchange(&mut next, segments, merged);
+            exchange(&mut next, segments, built);
+            if tail_length > 0 {
+                let (_, rest) = next.split_tail(tail_length);
+                next.clear_tail();
+                fill(&mut next, rest);
+            }
             self.publish(writer, next);
         }
-        self.state.merged.notify_all();
+        self.state.built.notify_all();
     }
 }
 
-/// Put new subscriptions into the tail. Where they do not fit, build a segment of them and the tail. A large one waits in the
-/// tail for the next: whoever adds it pays for one of its size at most.
-fn append(next: &mut Version, busy: &[Arc<Segment>], new: Vec<(SubscriptionId, Arc<Query>)>) {
-    let new_weight: usize = new.iter().map(|(_, query)| merge::weight_of_query(query)).sum();
-    let fits = next.tail_length + new.len() <= TAIL_MAX && next.tail_weight + new_weight <= TAIL_WEIGHT_MAX;
-    let waits = new.len() == 1 && (next.tail_length == 0 || new_weight > TAIL_WEIGHT_MAX / 2);
-    if !fits && !waits {
-        return build_segment(next, busy, new);
+fn weight(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> usize {
+    subscriptions.iter().map(|(_, query)| merge::weight_of_query(query)).sum()
+}
+
+/// Put subscriptions into the tail, which has room for them.
+fn fill(next: &mut Version, new: Vec<(SubscriptionId, Arc<Query>)>) {
+    if new.is_empty() {
+        return;
     }
-    if !fits && next.tail_length > 0 {
-        build_segment(next, busy, Vec::new());
-    }
-    next.tail_weight += new_weight;
     let asked = Arc::make_mut(&mut next.tail_asked);
     for (id, query) in new {
+        next.tail_weight += merge::weight_of_query(&query);
         asked.add(&query);
         next.tail.fill(next.tail_length, id, query);
         next.tail_length += 1;
     }
-}
-
-/// Build a segment of the tail, of new subscriptions, and of the segments that would be merged with it at once, none of them
-/// `busy`.
-fn build_segment(next: &mut Version, busy: &[Arc<Segment>], new: Vec<(SubscriptionId, Arc<Query>)>) {
-    let tail_weight = next.tail_weight + new.iter().map(|(_, query)| merge::weight_of_query(query)).sum::<usize>();
-    let tail = next.live_tail().map(|(_, tail)| (tail.id, Arc::clone(&tail.query)));
-    let mut all: Vec<_> = tail.chain(new).collect();
-    let mut joining = merge::joining(next, busy, all.len(), tail_weight);
-    match merge::kept(&joining, next.number) {
-        Some(kept) => all.extend(kept),
-        None => joining.clear(),
-    }
-    exchange(next, &joining, merge::build(&all));
-    (next.tail, next.tail_length, next.tail_weight) = (Arc::new(Tail::default()), 0, 0);
-    next.tail_asked = Arc::default();
 }
 
 /// Replace `segments` by the segment that they were merged into.
@@ -348,5 +454,53 @@ fn exchange(next: &mut Version, segments: &[Arc<Segment>], merged: Segment) {
     next.segments.retain(|segment| !segments.iter().any(|other| Arc::ptr_eq(other, segment)));
     if merged.position_count() > 0 {
         next.segments.push(Arc::new(merged));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::selector::{SelectorDialect, parse};
+
+    /// A query with this number of predicates.
+    fn query(number: usize, predicates: usize) -> Arc<Query> {
+        let any: Vec<_> = (0..predicates).map(|i| format!("a{i} = {number}")).collect();
+        Arc::new(parse(&any.join(" OR "), SelectorDialect::Jms).expect("a query"))
+    }
+
+    /// The weight of the heaviest segment that this thread builds while it adds queries of so many predicates.
+    fn heaviest(engine: &Engine, predicates: usize) -> usize {
+        merge::HEAVIEST.set(0);
+        for number in 0..300 {
+            engine.add(query(number, predicates));
+        }
+        merge::HEAVIEST.get()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "adds more than miri has time for")]
+    fn who_adds_to_an_engine_that_is_quick_to_change_builds_small_segments_only() {
+        for (predicates, heaviest_max) in [(1, QUICK_MAX), (20, QUICK_MAX + 6), (300, 100)] {
+            let engine = Engine::quick_to_change();
+            let heaviest = heaviest(&engine, predicates);
+            assert!(heaviest <= heaviest_max, "{predicates}: {heaviest}");
+            engine.settle();
+            assert_eq!((engine.len(), engine.current().tail_length < TAIL_MAX), (300, true));
+        }
+        assert!(heaviest(&Engine::new(), 300) > 2 * QUICK_MAX, "the control");
+    }
+
+    #[test]
+    fn the_oldest_of_a_tail_that_has_grown_leave_it_first() {
+        let state = EngineState::quick_to_change();
+        let mut tail =
+            [60, 60, 90, 30].map(|predicates| (SubscriptionId(predicates), query(0, predicates as usize))).to_vec();
+        let ids = |subscriptions: &[(SubscriptionId, Arc<Query>)]| {
+            subscriptions.iter().map(|(id, _)| id.0).collect::<Vec<_>>()
+        };
+        let younger = state.younger(&mut tail);
+        assert_eq!((ids(&tail), ids(&younger)), (vec![60, 60], vec![90, 30]));
+        let mut one = vec![(SubscriptionId(1), query(0, 300))];
+        assert_eq!((state.younger(&mut one).len(), one.len()), (0, 1), "the first leaves, however large");
     }
 }

@@ -66,6 +66,13 @@ impl Engine {
         Self::default()
     }
 
+    /// An engine without subscriptions, for a thread that must not be held up: what takes a change longer than half a
+    /// millisecond is done by another thread, apart from what a single query takes.
+    #[must_use]
+    pub fn quick_to_change() -> Self {
+        Self { state: Arc::new(EngineState::quick_to_change()) }
+    }
+
     fn current(&self) -> Arc<Version> {
         self.state.current.load_full()
     }

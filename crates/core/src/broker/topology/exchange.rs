@@ -129,7 +129,7 @@ fn hash(id: SubscriptionId) -> u64 {
 
 impl ConditionQueries {
     fn new(origin: &EngineOrigin) -> Self {
-        let engine = Engine::new();
+        let engine = Engine::quick_to_change();
         engine.set_hierarchies(Arc::clone(&origin.hierarchies));
         Self {
             engine,

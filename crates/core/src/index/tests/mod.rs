@@ -549,6 +549,37 @@ fn an_engine_may_be_changed_while_it_is_compacted() {
     pair.check(&mut random, 50);
 }
 
+/// A query of so many random predicates.
+fn large_query(random: &mut Random, predicates: usize) -> Arc<Query> {
+    let any = (0..predicates).map(|_| predicate(random).into()).collect();
+    Arc::new(Query::new(Expr::or(any)).expect("within the limits"))
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "takes miri minutes")]
+fn large_queries_agree_with_brute_force_while_a_thread_indexes_them() {
+    let mut random = Random(8);
+    for large_one_in in [1, 3, 10] {
+        let mut pair = Pair { engine: Engine::quick_to_change(), ..Pair::default() };
+        for _ in 0..60 {
+            for _ in 0..random.below(6) {
+                let predicates = if random.below(large_one_in) == 0 { 150 } else { 12 };
+                let query = large_query(&mut random, predicates);
+                pair.expected.insert(pair.engine.add(query.clone()), query);
+            }
+            pair.change(&mut random, 4);
+            pair.check(&mut random, 2);
+            // The youngest leaves, too, while it may be on its way into a segment.
+            if let Some((id, _)) = pair.expected.pop_last() {
+                assert!(pair.engine.remove(id).expect("in memory"));
+            }
+            pair.check(&mut random, 2);
+        }
+        pair.engine.settle();
+        pair.check(&mut random, 50);
+    }
+}
+
 #[test]
 fn equal_queries_that_were_added_last_are_evaluated_once() {
     let expensive = Opaque::new(InjectedCost::new("x", 1.0, |_| Some(true)));

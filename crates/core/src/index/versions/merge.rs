@@ -1,7 +1,7 @@
 //! Merges segments, so that there are few of them: of each size at most a few, each several times the one before.
 //!
 //! Small merges are done by the thread that adds subscriptions. Larger ones are done by a thread of their own, one at a time
-//! per engine, while subscriptions are added.
+//! per engine, while subscriptions are added. So is the first segment of large queries, where changes must be quick.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use super::version::Version;
 
 /// This many segments of one size become one of the next size, which is this many times as large.
 const FANOUT: usize = 4;
-/// Merges of more weight than this number of subscriptions have a thread of their own; a large query weighs more.
+/// Merges of more weight than this number of subscriptions have a thread of their own; a large query weighs more. An engine
+/// whose changes must be quick has a lower limit.
 pub const INLINE_MAX: usize = 1_024;
 /// The number of predicates and of values in their lists that weigh as much as a subscription.
 const PREDICATES_PER_WEIGHT: usize = 3;
@@ -75,11 +76,16 @@ pub fn due(version: &Version, busy: &[Arc<Segment>], size_max: usize) -> Option<
     (!due.is_empty()).then_some(due)
 }
 
-/// The segments that would be merged at once with a new one of `count` subscriptions. The new one is built together with
-/// them instead. All of them together are few.
-pub fn joining(version: &Version, busy: &[Arc<Segment>], count: usize, weight: usize) -> Vec<Arc<Segment>> {
-    let no_smaller = |segment: &&Arc<Segment>| tier(segment.position_count()) >= tier(count);
-    cascade(idle(version, busy).filter(no_smaller), (count, weight), INLINE_MAX)
+/// The segments that would be merged at once with a new one, of which the number of subscriptions and the weight are
+/// `arriving`. The new one is built together with them instead. All of them together have a weight of at most `size_max`.
+pub fn joining(
+    version: &Version,
+    busy: &[Arc<Segment>],
+    arriving: (usize, usize),
+    size_max: usize,
+) -> Vec<Arc<Segment>> {
+    let no_smaller = |segment: &&Arc<Segment>| tier(segment.position_count()) >= tier(arriving.0);
+    cascade(idle(version, busy).filter(no_smaller), arriving, size_max.min(INLINE_MAX))
 }
 
 fn idle<'a>(version: &'a Version, busy: &[Arc<Segment>]) -> impl Iterator<Item = &'a Arc<Segment>> {
@@ -136,11 +142,19 @@ fn size(segments: &[Arc<Segment>]) -> usize {
     segments.iter().map(|segment| segment.position_count()).sum()
 }
 
+#[cfg(test)]
+thread_local! {
+    /// The weight of the heaviest segment that this thread has built.
+    pub static HEAVIEST: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// A segment of `subscriptions`. A small segment keeps its queries decoded, since it will be merged again soon.
 ///
 /// # Panics
 /// Never: a builder's sections are whole.
 pub fn build(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Segment {
+    #[cfg(test)]
+    HEAVIEST.set(HEAVIEST.get().max(subscriptions.iter().map(|(_, query)| weight_of_query(query)).sum()));
     // A handful of queries say little about what others are like, and are soon merged.
     let sampled = if subscriptions.len() > SAMPLED_MIN { subscriptions } else { &[] };
     let sample = sampled_queries(sampled.len()).map(|index| &*sampled[index].1);
@@ -262,7 +276,10 @@ mod tests {
         let sizes = [40, 40, 40, 160, 160, 640, 640, 640];
         version.segments = (0..).zip(sizes).map(|(i, count)| segment(1_000 * i, count)).collect();
         let joining_sizes = |version: &Version, busy: &[Arc<Segment>], count| {
-            joining(version, busy, count, count).iter().map(|segment| segment.position_count()).collect::<Vec<_>>()
+            joining(version, busy, (count, count), INLINE_MAX)
+                .iter()
+                .map(|segment| segment.position_count())
+                .collect::<Vec<_>>()
         };
         assert_eq!(joining_sizes(&version, &[], 33), [40, 40, 40]);
         assert_eq!(joining_sizes(&version, &version.segments[1..2], 33), [0; 0], "one of them is busy");

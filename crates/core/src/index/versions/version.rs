@@ -196,6 +196,19 @@ impl Version {
         subscriptions.filter(|(position, _)| self.tail.tombstones.is_live(*position, self.number))
     }
 
+    /// The live subscriptions of the tail: those of the first `length` positions, and the others.
+    pub fn split_tail(&self, length: usize) -> (Vec<(SubscriptionId, Arc<Query>)>, Vec<(SubscriptionId, Arc<Query>)>) {
+        let (first, others): (Vec<_>, Vec<_>) = self.live_tail().partition(|(position, _)| *position < length);
+        let of = |(_, subscription): (usize, &TailSubscription)| (subscription.id, Arc::clone(&subscription.query));
+        (first.into_iter().map(of).collect(), others.into_iter().map(of).collect())
+    }
+
+    /// Take all subscriptions out of the tail.
+    pub fn clear_tail(&mut self) {
+        (self.tail, self.tail_length, self.tail_weight) = (Arc::new(Tail::default()), 0, 0);
+        self.tail_asked = Arc::default();
+    }
+
     /// The position of the subscription `id`, if there is one.
     pub fn find(&self, id: SubscriptionId) -> Result<Option<SubscriptionPosition>, EngineError> {
         if let Some((position, _)) = self.live_tail().find(|(_, subscription)| subscription.id == id) {
