@@ -58,6 +58,9 @@ _FIXED = {
     "stream_tail_bytes": Limit(
         "what live readers of all streams have yet to get", "they read the log, and others do not notice", "bytes"
     ),
+    "stream_partly_read_bytes": Limit(
+        "messages of streams of which a part is read from the disk, together", "other readers of such wait", "bytes"
+    ),
     "stream_readers": Limit("named readers of a stream", "refused with 406"),
     "stream_reader_files": Limit(
         "files that readers of streams have open, one for all readers of a segment",

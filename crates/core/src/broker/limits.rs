@@ -12,6 +12,7 @@ use crate::broker::streams::all_streams::{CONGESTED_BYTES, TAIL_BYTES};
 use crate::broker::streams::named_readers::READERS_MAX;
 use crate::broker::streams::reading::READER_FILES_MAX;
 use crate::broker::topology::{BINDINGS_MAX, EXCHANGES_MAX, QUEUES_MAX};
+use crate::journal::PARTLY_READ_MAX;
 
 /// The limits that no setting changes, by name, in the order of the table.
 #[must_use]
@@ -32,6 +33,7 @@ pub fn fixed_limits() -> Vec<(&'static str, u64)> {
         ("bindings", BINDINGS_MAX),
         ("stream_pending_bytes", CONGESTED_BYTES),
         ("stream_tail_bytes", TAIL_BYTES),
+        ("stream_partly_read_bytes", PARTLY_READ_MAX as usize),
         ("stream_readers", READERS_MAX),
         ("stream_reader_files", READER_FILES_MAX as usize),
     ];

@@ -15,7 +15,7 @@ use super::segment::Segment;
 use super::segment::tail::TAIL_MAX;
 use super::versions::compactor::{self, QUIET};
 use super::versions::merge;
-use super::versions::version::{SubscriptionPosition, Version};
+use super::versions::version::{SubscriptionPosition, Subscriptions, Version};
 use super::{Engine, SubscriptionId};
 
 /// Maximum number of segments while a merge goes on; a thread that adds more waits for the merge.
@@ -91,7 +91,7 @@ impl EngineState {
     }
 
     /// Take the younger ones out of the tail's `subscriptions`: those beyond the maximum weight, but never the first.
-    fn younger(&self, subscriptions: &mut Vec<(SubscriptionId, Arc<Query>)>) -> Vec<(SubscriptionId, Arc<Query>)> {
+    fn younger(&self, subscriptions: &mut Subscriptions) -> Subscriptions {
         let mut left = self.tail_weight_max();
         let is_within = |(index, query): &(usize, &Arc<Query>)| {
             let rest = left.checked_sub(merge::weight_of_query(query));
@@ -294,7 +294,7 @@ impl Engine {
 
     /// Put new subscriptions into the tail. Where they do not fit, make a segment of them and the tail. A large one waits in
     /// the tail for the next: whoever adds it pays for one of its size at most.
-    fn append(&self, writer: &mut EngineWriter, next: &mut Version, new: Vec<(SubscriptionId, Arc<Query>)>) {
+    fn append(&self, writer: &mut EngineWriter, next: &mut Version, new: Subscriptions) {
         let new_weight = weight(&new);
         let fits = |tail: &Version, weight_max| {
             tail.tail_length + new.len() <= TAIL_MAX && tail.tail_weight + new_weight <= weight_max
@@ -325,7 +325,7 @@ impl Engine {
 
     /// Make a segment of the tail, of new subscriptions, and of the segments that would be merged with it at once; of nothing
     /// of which a thread is making one. Where the tail has grown meanwhile, only its oldest subscriptions leave it.
-    fn build_segment(&self, writer: &mut EngineWriter, next: &mut Version, new: Vec<(SubscriptionId, Arc<Query>)>) {
+    fn build_segment(&self, writer: &mut EngineWriter, next: &mut Version, new: Subscriptions) {
         let building = &mut writer.building;
         let (mut staying, mut all) = next.split_tail(building.tail_length);
         building.tail_length = staying.len();
@@ -436,7 +436,7 @@ fn weight(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> usize {
 }
 
 /// Put subscriptions into the tail, which has room for them.
-fn fill(next: &mut Version, new: Vec<(SubscriptionId, Arc<Query>)>) {
+fn fill(next: &mut Version, new: Subscriptions) {
     if new.is_empty() {
         return;
     }

@@ -3,11 +3,16 @@
 //! A block lives as long as a reader is in it. So the memory is bounded by the number of readers, a block each, and it is less
 //! when they read together. It is counted for all logs of a committer together. Every reader checks the checksums of what it
 //! reads, whoever has read the block from the disk.
+//!
+//! A reader that must not wait reads the block of a large record in pieces, and asks again for each; so do all who want the
+//! same block. The memory of blocks of which only a part is read has a bound of its own.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::journal::disk::{DiskFile, Wait};
 use crate::journal::format::record::Sequence;
 use crate::journal::format::segment::SegmentNumber;
 
@@ -15,6 +20,11 @@ use crate::journal::format::segment::SegmentNumber;
 const CANDIDATES_MAX: usize = 4;
 /// The number of blocks that are listed before those that are gone are removed, at least.
 const LISTED_MIN: usize = 64;
+
+/// The bytes that are read at once of a block that is read in pieces: they take about a tenth of a millisecond.
+pub(crate) const PIECE_BYTES: usize = 256 * 1024;
+/// The maximum memory of blocks of which a part is read; a single one may take more.
+pub(crate) const PARTLY_READ_MAX: u64 = 16 << 20;
 
 /// A part of a segment's file in memory.
 #[derive(Debug)]
@@ -33,6 +43,13 @@ pub(crate) struct Block {
 struct Counted {
     size_bytes: u64,
     sum: Arc<AtomicU64>,
+}
+
+impl Counted {
+    fn new(size_bytes: u64, sum: &Arc<AtomicU64>) -> Self {
+        sum.fetch_add(size_bytes, Ordering::Relaxed);
+        Self { size_bytes, sum: Arc::clone(sum) }
+    }
 }
 
 impl Drop for Counted {
@@ -54,25 +71,106 @@ impl Block {
     }
 }
 
+/// A block that is read in pieces. Whoever wants it reads the next one.
+#[derive(Debug)]
+pub(crate) struct PartlyRead {
+    start: u64,
+    size: usize,
+    synced: Sequence,
+    bytes: Vec<u8>,
+    filled: usize,
+    counted: Option<[Counted; 2]>,
+    whole: Option<Arc<Block>>,
+}
+
+impl PartlyRead {
+    /// Whether it is the block of `size` bytes from `start` on, read when `needed` was synced.
+    pub fn is_of(&self, start: u64, size: usize, needed: Sequence) -> bool {
+        self.start == start && self.size == size && self.synced >= needed
+    }
+
+    /// Reads the next piece from its segment's `file`. Returns the block once nothing is missing.
+    ///
+    /// # Errors
+    /// The file system reports an error, or the bytes are not in memory. What is read stays.
+    pub fn read_piece(
+        &mut self,
+        file: &dyn DiskFile,
+        wait: Wait,
+        (blocks, segment): (&Blocks, SegmentNumber),
+    ) -> io::Result<Option<Arc<Block>>> {
+        if self.whole.is_none() {
+            let end = self.size.min(self.filled + PIECE_BYTES);
+            let wanted = end - self.filled;
+            let read = file.read(wait, self.start + self.filled as u64, &mut self.bytes[self.filled..end])?;
+            self.filled += read;
+            if self.filled < self.size && read == wanted {
+                return Ok(None);
+            }
+            self.bytes.truncate(self.filled);
+            self.counted = None;
+            let block = Block::new(self.start, std::mem::take(&mut self.bytes), self.synced);
+            self.whole = Some(blocks.add(segment, block));
+        }
+        Ok(self.whole.clone())
+    }
+}
+
+/// The memory of the blocks of several logs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BlockBytes {
+    /// The memory of all blocks.
+    pub all: Arc<AtomicU64>,
+    /// The part of it that belongs to blocks of which a part is read.
+    pub partly_read: Arc<AtomicU64>,
+}
+
 /// The blocks of a log that a reader has, by segment and offset.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     listed: Mutex<Listed>,
-    /// The memory of the blocks of several logs.
-    sum: Arc<AtomicU64>,
+    sum: BlockBytes,
 }
 
 #[derive(Debug, Default)]
 struct Listed {
     blocks: BTreeMap<(SegmentNumber, u64), Weak<Block>>,
+    partly_read: Vec<(SegmentNumber, Weak<Mutex<PartlyRead>>)>,
     /// The number of blocks at which those that are gone are removed.
     prune_at: usize,
 }
 
 impl Blocks {
     /// No blocks; the memory of those to come is added to this sum.
-    pub fn counted_in(sum: &Arc<AtomicU64>) -> Self {
-        Self { listed: Mutex::default(), sum: Arc::clone(sum) }
+    pub fn counted_in(sum: &BlockBytes) -> Self {
+        Self { listed: Mutex::default(), sum: sum.clone() }
+    }
+
+    /// The block of `size` bytes of a segment from `start` on, which was or is read when `synced` or `needed` was synced,
+    /// to be read in pieces. None as long as other such blocks take the memory for it.
+    pub fn partly_read(
+        &self,
+        segment: SegmentNumber,
+        (start, size): (u64, usize),
+        (synced, needed): (Sequence, Sequence),
+    ) -> Option<Arc<Mutex<PartlyRead>>> {
+        let mut listed = self.listed();
+        listed.partly_read.retain(|(_, partly)| partly.strong_count() > 0);
+        let others = listed.partly_read.iter().filter(|(number, _)| *number == segment);
+        let found =
+            others.filter_map(|(_, partly)| partly.upgrade()).find(|partly| lock(partly).is_of(start, size, needed));
+        if found.is_some() {
+            return found;
+        }
+        let taken = self.sum.partly_read.load(Ordering::Relaxed);
+        if taken > 0 && taken + size as u64 > PARTLY_READ_MAX {
+            return None;
+        }
+        let counted = [&self.sum.all, &self.sum.partly_read].map(|sum| Counted::new(size as u64, sum));
+        let (bytes, filled, counted, whole) = (vec![0; size], 0, Some(counted), None);
+        let partly = Arc::new(Mutex::new(PartlyRead { start, size, synced, bytes, filled, counted, whole }));
+        listed.partly_read.push((segment, Arc::downgrade(&partly)));
+        Some(partly)
     }
 
     /// A block with the bytes of a segment from `offset` to `end`, which was read when `needed` was synced.
@@ -84,9 +182,7 @@ impl Blocks {
 
     /// Count and list a block, so that others find it as long as one reader has it.
     pub fn add(&self, segment: SegmentNumber, mut block: Block) -> Arc<Block> {
-        let size_bytes = block.bytes.capacity() as u64;
-        self.sum.fetch_add(size_bytes, Ordering::Relaxed);
-        block.counted = Some(Counted { size_bytes, sum: Arc::clone(&self.sum) });
+        block.counted = Some(Counted::new(block.bytes.capacity() as u64, &self.sum.all));
         let block = Arc::new(block);
         let mut listed = self.listed();
         listed.blocks.insert((segment, block.start), Arc::downgrade(&block));
@@ -105,8 +201,13 @@ impl Blocks {
     }
 
     fn listed(&self) -> MutexGuard<'_, Listed> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.listed)
     }
+}
+
+/// The right to what a mutex has.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -119,11 +220,11 @@ mod tests {
 
     #[test]
     fn a_block_is_found_where_it_is_while_somebody_has_it() {
-        let (sum, segment) = (Arc::default(), SegmentNumber(3));
+        let (sum, segment) = (BlockBytes::default(), SegmentNumber(3));
         let blocks = Blocks::counted_in(&sum);
         let first = blocks.add(segment, block(100, 50, 7));
         let second = blocks.add(segment, block(140, 50, 9));
-        assert_eq!(sum.load(Ordering::Relaxed), 100);
+        assert_eq!(sum.all.load(Ordering::Relaxed), 100);
         let found = |offset, end, needed| blocks.find(segment, offset, end, Sequence(needed)).map(|block| block.start);
         assert_eq!(found(100, 150, 7), Some(100));
         assert_eq!(found(145, 150, 0), Some(140));
@@ -134,7 +235,7 @@ mod tests {
         drop(second);
         assert_eq!(found(145, 150, 7), Some(100));
         drop(first);
-        assert_eq!((found(145, 150, 7), sum.load(Ordering::Relaxed)), (None, 0));
+        assert_eq!((found(145, 150, 7), sum.all.load(Ordering::Relaxed)), (None, 0));
     }
 
     #[test]

@@ -78,11 +78,35 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// Whether a piece of a large record was read, and the next is to be asked for, without a wait. Such an error is
+    /// [`Self::would_wait`], too.
+    #[must_use]
+    pub fn is_partly_read(&self) -> bool {
+        matches!(self, Self::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<PartlyReadError>()))
+    }
+
     /// Whether the reader would have had to wait for the disk and did not want to ([`Wait::Never`](super::Wait::Never)).
     #[must_use]
     pub fn would_wait(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
+}
+
+/// A piece of a large record was read.
+#[derive(Debug)]
+struct PartlyReadError;
+
+impl fmt::Display for PartlyReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a part of the record was read; ask again for the next")
+    }
+}
+
+impl std::error::Error for PartlyReadError {}
+
+/// The error of a reader that must not wait, after a piece of a large record.
+pub(crate) fn partly_read() -> io::Error {
+    io::Error::new(io::ErrorKind::WouldBlock, PartlyReadError)
 }
 
 impl fmt::Display for ReadError {

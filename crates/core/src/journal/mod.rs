@@ -26,6 +26,7 @@ mod statistics;
 mod tests;
 mod writing;
 
+pub(crate) use blocks::{PARTLY_READ_MAX, PIECE_BYTES};
 pub use damage::{Damage, DamageKind};
 #[cfg(unix)]
 pub use disk::real::{DirectoryLock, FileError, RealDisk};

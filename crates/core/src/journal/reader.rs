@@ -116,10 +116,11 @@ impl LogReader {
     }
 
     /// The next item; None when everything that is synced has been read, and an item again once more is synced. Reads a
-    /// file in pieces of 256 KiB, or of one record where that is larger.
+    /// file in pieces of 256 KiB, or of one record where that is larger; a reader that must not wait asks for each piece.
     ///
     /// # Errors
-    /// The file system reports an error, or [`ReadError::would_wait`]. The reader stays where it is.
+    /// The file system reports an error, [`ReadError::would_wait`] or [`ReadError::is_partly_read`]. The reader stays where
+    /// it is.
     #[expect(clippy::should_implement_trait, reason = "what it returns is borrowed from it")]
     pub fn next(&mut self) -> Result<Option<LogItem<'_>>, ReadError> {
         let length = loop {
@@ -179,6 +180,19 @@ impl LogReader {
         self.next = sequence.max(Sequence(1));
         self.from_time_us = None;
         self.segment = None;
+    }
+
+    /// Whether a part of a large record is read.
+    #[must_use]
+    pub fn has_part(&self) -> bool {
+        self.segment.as_ref().is_some_and(|open| open.scanner.has_part())
+    }
+
+    /// Lets go of a large record of which a part is read, for those who do not ask for the next piece soon.
+    pub fn drop_part(&mut self) {
+        if let Some(open) = &mut self.segment {
+            open.scanner.drop_part();
+        }
     }
 
     /// Lets go of the open file and of what was read ahead. The position stays.

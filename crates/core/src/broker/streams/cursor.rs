@@ -29,6 +29,18 @@ impl Cursor {
         }
     }
 
+    /// Whether it has read a part of a large message.
+    pub fn has_part(&self) -> bool {
+        matches!(self, Self::Log(reader) if reader.has_part())
+    }
+
+    /// Let go of a large message of which it has read a part.
+    pub fn drop_part(&mut self) {
+        if let Self::Log(reader) = self {
+            reader.drop_part();
+        }
+    }
+
     /// Let go of the open file and of what was read ahead.
     pub fn rest(&mut self) {
         if let Self::Log(reader) = self {

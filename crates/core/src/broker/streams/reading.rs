@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::amqp::{AmqpError, BasicProperties, FieldValue, ReplyCode};
-use crate::journal::{self, Log, LogItem, OpenError, RecordBody, Retention, SegmentNumber, Sequence};
+use crate::journal::{self, Log, LogItem, OpenError, PIECE_BYTES, RecordBody, Retention, SegmentNumber, Sequence};
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
@@ -269,6 +269,7 @@ impl Broker {
                     self.report_lost(queue, format!("numbers {} to {} are damaged", damage.first, damage.last));
                 }
                 Ok(None) => has_more = false,
+                Err(error) if error.is_partly_read() => self.turn.spend((PIECE_BYTES / BYTES_PER_STEP) as u32),
                 Err(error) if error.would_wait() => awaits_disk = true,
                 Err(error) => {
                     self.report_lost(queue, error.to_string());
@@ -277,8 +278,12 @@ impl Broker {
             }
         }
         reader.disk_wait.note(!awaits_disk, self.clock.now());
+        // One that asks for the next piece of a large record soon keeps the others.
+        if !awaits_disk && (awaits_memory || !has_more || !self.can_take(slot)) {
+            reader.cursor.drop_part();
+        }
         let has_many_files = self.durability.reader_files() > READER_FILES_MAX;
-        if has_many_files || self.are_crowded(self.durability.block_bytes()) {
+        if !reader.cursor.has_part() && (has_many_files || self.are_crowded(self.durability.block_bytes())) {
             reader.rest(has_many_files);
         }
         self.clients[slot].reader = Some(reader);

@@ -24,6 +24,9 @@ use crate::index::topics::plan::{TopicPlan, TopicSources};
 use crate::message::Message;
 use crate::query::Query;
 
+/// Subscriptions with their queries, which are not indexed.
+pub type Subscriptions = Vec<(SubscriptionId, Arc<Query>)>;
+
 /// One state of an engine.
 #[derive(Clone, Debug, Default)]
 pub struct Version {
@@ -197,7 +200,7 @@ impl Version {
     }
 
     /// The live subscriptions of the tail: those of the first `length` positions, and the others.
-    pub fn split_tail(&self, length: usize) -> (Vec<(SubscriptionId, Arc<Query>)>, Vec<(SubscriptionId, Arc<Query>)>) {
+    pub fn split_tail(&self, length: usize) -> (Subscriptions, Subscriptions) {
         let (first, others): (Vec<_>, Vec<_>) = self.live_tail().partition(|(position, _)| *position < length);
         let of = |(_, subscription): (usize, &TailSubscription)| (subscription.id, Arc::clone(&subscription.query));
         (first.into_iter().map(of).collect(), others.into_iter().map(of).collect())

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use crate::journal::blocks::{Block, Blocks};
+use crate::journal::blocks::{Block, Blocks, PartlyRead, lock};
 use crate::journal::damage::{Damage, DamageKind};
 use crate::journal::disk::{DiskFile, Wait};
+use crate::journal::errors::partly_read;
 use crate::journal::format::record::{
     Decoded, HEADER_BYTES, NoRecord, Record, SYNCED_BEFORE, Seed, Sequence, decode, length_of, parse, sequence_of,
 };
@@ -24,6 +25,8 @@ pub(crate) struct Scanner {
     /// The offset at which records end at the latest.
     limit: u64,
     block: Option<Arc<Block>>,
+    /// The block of a large record, while it is read in pieces.
+    partly_read: Option<Arc<Mutex<PartlyRead>>>,
     /// Whether reading a block waits for the disk.
     pub wait: Wait,
     /// Whether the file may have changed where the block is.
@@ -39,8 +42,8 @@ pub(crate) struct Scanner {
 impl Scanner {
     pub fn new(file: Arc<dyn DiskFile>, seed: Seed, limit: u64) -> Self {
         let (offset, none) = (u64::from(DATA_START), Sequence(0));
-        let (wait, block, is_stale, shared) = (Wait::ForDisk, None, false, None);
-        Self { file, seed, offset, limit, block, wait, is_stale, shared, synced: none, needed: none }
+        let (wait, block, partly_read, is_stale, shared) = (Wait::ForDisk, None, None, false, None);
+        Self { file, seed, offset, limit, block, partly_read, wait, is_stale, shared, synced: none, needed: none }
     }
 
     /// Shares what is read of this segment with the other readers of its log.
@@ -79,6 +82,16 @@ impl Scanner {
         let end = usize::try_from(self.offset.checked_sub(block.start)?).ok()?;
         let range = end.checked_sub(count)?..end;
         (end <= block.bytes.len()).then(|| (Arc::clone(&block.bytes), range))
+    }
+
+    /// Whether a part of a large record is read.
+    pub fn has_part(&self) -> bool {
+        self.partly_read.is_some()
+    }
+
+    /// Lets go of a large record of which a part is read: nobody asks for the next piece soon.
+    pub fn drop_part(&mut self) {
+        self.partly_read = None;
     }
 
     /// Forgets the bytes that were read: the file may have changed, and the record with this number is synced now.
@@ -139,15 +152,21 @@ impl Scanner {
     }
 
     fn find_or_read(&mut self, end: u64) -> io::Result<()> {
-        let spare = self.block.take();
-        self.is_stale = false;
+        let spare = if std::mem::take(&mut self.is_stale) || end - self.offset <= CHUNK_BYTES {
+            self.block.take()
+        } else {
+            None // it has the head of a record of which more is read now
+        };
         if let Some((blocks, segment)) = &self.shared
             && let Some(found) = blocks.find(*segment, self.offset, end, self.needed)
         {
-            self.block = Some(found);
+            (self.block, self.partly_read) = (Some(found), None);
             return Ok(());
         }
         let size = (end - self.offset).max(CHUNK_BYTES.min(self.limit.saturating_sub(self.offset))) as usize;
+        if self.wait == Wait::Never && size as u64 > CHUNK_BYTES && self.shared.is_some() {
+            return self.read_piece(size);
+        }
         let spare = spare.and_then(Arc::into_inner).and_then(|block| Arc::into_inner(block.bytes));
         // The room of a large record does not stay.
         let mut bytes =
@@ -161,6 +180,25 @@ impl Scanner {
             None => Arc::new(block),
         });
         Ok(())
+    }
+}
+
+impl Scanner {
+    /// Reads a piece of the block of `size` bytes at the offset, which is large.
+    fn read_piece(&mut self, size: usize) -> io::Result<()> {
+        let Some((blocks, segment)) = &self.shared else { return Ok(()) };
+        let (mine, synced) = (self.partly_read.take(), (self.synced, self.needed));
+        let partly = match mine.filter(|partly| lock(partly).is_of(self.offset, size, self.needed)) {
+            Some(partly) => partly,
+            None => blocks.partly_read(*segment, (self.offset, size), synced).ok_or(io::ErrorKind::WouldBlock)?,
+        };
+        let read = lock(&partly).read_piece(&*self.file, self.wait, (blocks, *segment));
+        if let Ok(Some(block)) = read {
+            self.block = Some(block);
+            return Ok(());
+        }
+        self.partly_read = Some(partly);
+        Err(read.err().unwrap_or_else(partly_read))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests where readers start, and what they are told while the log grows and shrinks.
 
 use super::*;
-use crate::journal::Disk;
+use crate::journal::{Disk, Wait};
 
 #[test]
 fn a_reader_begins_at_any_number_and_at_any_time() {
@@ -220,4 +220,101 @@ fn readers_at_the_end_share_what_comes() {
         bench.commit(10 + round * 5, 15 + round * 5, 100);
     }
     assert!(reads <= 20 * 3 + 20 * 4, "{reads}: a read of what is new in each round, and each reader's beginning");
+}
+
+/// A reader of a log from its first record on, which must not wait.
+fn hurried(log: &Log) -> LogReader {
+    let mut reader = all_from_first(log);
+    reader.set_wait(Wait::Never);
+    reader
+}
+
+/// The next step of a reader of large records: the number of a whole one, or none where a part was read or it has to wait.
+fn step(reader: &mut LogReader, size: usize) -> Option<u64> {
+    match reader.next() {
+        Ok(Some(LogItem::Record(record))) => {
+            assert_eq!(record.body, body_of(record.sequence.0, size));
+            Some(record.sequence.0)
+        }
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => {
+            assert!(error.would_wait(), "{error}");
+            None
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn large_records_are_read_in_pieces_by_who_must_not_wait() {
+    let (disk, size) = (SimulatedDisk::new(), 1 << 20);
+    let bench = TestLog::open(&disk, small(8 << 20));
+    bench.commit(1, 4, size);
+    let (mut reader, mut found) = (hurried(&bench.log), Vec::new());
+    for _ in 0..15 {
+        found.push(step(&mut reader, size));
+    }
+    let record = |number| [None, None, None, None, Some(number)];
+    assert_eq!(found, [record(1), record(2), record(3)].concat(), "a mebibyte, and the head of the record");
+    let mut patient = all_from_first(&bench.log);
+    assert_eq!([(); 3].map(|()| step(&mut patient, size)), [Some(1), Some(2), Some(3)]);
+    // A disk that lets every third read pass.
+    disk.slow_down_reads(3);
+    reader.seek(Sequence(1));
+    let found: Vec<_> =
+        (0..100).filter_map(|_| if reader.position().0 < 4 { step(&mut reader, size) } else { None }).collect();
+    assert_eq!(found, [1, 2, 3]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn who_wants_the_same_large_record_reads_it_together() {
+    let (disk, size) = (SimulatedDisk::new(), 1 << 20);
+    let bench = TestLog::open(&disk, small(8 << 20));
+    bench.commit(1, 4, size);
+    let (mut one, mut other) = (hurried(&bench.log), hurried(&bench.log));
+    let mut found = Vec::new();
+    while found.len() < 6 {
+        found.extend(
+            [&mut one, &mut other]
+                .into_iter()
+                .filter_map(|reader| if reader.position().0 < 4 { step(reader, size) } else { None }),
+        );
+    }
+    assert_eq!(found, [1, 1, 2, 2, 3, 3]);
+    let reads_of = |count: usize| {
+        let mut readers: Vec<_> = (0..count).map(|_| hurried(&bench.log)).collect();
+        let before = disk.read_count();
+        for _ in 0..15 {
+            readers.iter_mut().filter(|reader| reader.position().0 < 4).for_each(|reader| _ = step(reader, size));
+        }
+        assert!(readers.iter().all(|reader| reader.position().0 == 4));
+        disk.read_count() - before
+    };
+    let (alone, together) = (reads_of(1), reads_of(10));
+    assert!(together <= alone + 9 * 5, "{alone} alone, {together} together");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn the_memory_of_records_of_which_a_part_is_read_is_counted_and_bounded() {
+    let (disk, size) = (SimulatedDisk::new(), 9 << 20);
+    let bench = TestLog::open(&disk, small(32 << 20));
+    bench.commit(1, 4, size);
+    let (mut one, mut other) = (hurried(&bench.log), hurried(&bench.log));
+    other.seek(Sequence(3));
+    let is_partly_read = |reader: &mut LogReader| reader.next().expect_err("large").is_partly_read();
+    assert!(is_partly_read(&mut one) && one.has_part());
+    assert!(bench.committer.block_bytes() > size as u64);
+    assert!((0..10).all(|_| !is_partly_read(&mut other)), "the first has the memory for it");
+    one.drop_part();
+    assert!(is_partly_read(&mut other) && !one.has_part());
+    assert!(bench.committer.block_bytes() < 2 * size as u64);
+    assert!(!is_partly_read(&mut one));
+    drop(other);
+    assert!(is_partly_read(&mut one));
+    while step(&mut one, size) != Some(1) {}
+    assert!(bench.committer.block_bytes() < 2 * size as u64, "the whole record, once");
+    drop(one);
+    assert_eq!(bench.committer.block_bytes(), 0);
 }

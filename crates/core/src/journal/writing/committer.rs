@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::journal::blocks::BlockBytes;
 use crate::journal::disk::Disk;
 use crate::journal::writing::errands::{Errand, FileRemoval, FolderRemoval};
 use crate::journal::writing::shared::SharedLog;
@@ -48,7 +49,7 @@ pub(crate) struct CommitQueue {
     turn: Mutex<()>,
     wake: Box<dyn Fn() + Send + Sync>,
     /// The memory of what readers of all its logs have read.
-    pub block_bytes: Arc<AtomicU64>,
+    pub block_bytes: BlockBytes,
     /// The number of files that readers of all its logs have open.
     pub reader_files: Arc<AtomicU64>,
 }
@@ -82,7 +83,7 @@ impl Committer {
             failed: OnceLock::new(),
             turn: Mutex::default(),
             wake: Box::new(wake),
-            block_bytes: Arc::default(),
+            block_bytes: BlockBytes::default(),
             reader_files: Arc::default(),
         };
         Self { queue: Arc::new(queue), thread: None }
@@ -119,7 +120,7 @@ impl Committer {
     /// The memory of what readers of its logs have read and may still need.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
-        self.queue.block_bytes.load(Ordering::Relaxed)
+        self.queue.block_bytes.all.load(Ordering::Relaxed)
     }
 
     /// The number of files that readers of its logs have open.
