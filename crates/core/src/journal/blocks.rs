@@ -77,6 +77,12 @@ pub(crate) struct PartlyRead {
     start: u64,
     size: usize,
     synced: Sequence,
+    progress: Mutex<Progress>,
+}
+
+/// How far a block is read.
+#[derive(Debug)]
+struct Progress {
     bytes: Vec<u8>,
     filled: usize,
     counted: Option<[Counted; 2]>,
@@ -94,25 +100,25 @@ impl PartlyRead {
     /// # Errors
     /// The file system reports an error, or the bytes are not in memory. What is read stays.
     pub fn read_piece(
-        &mut self,
+        &self,
         file: &dyn DiskFile,
         wait: Wait,
         (blocks, segment): (&Blocks, SegmentNumber),
     ) -> io::Result<Option<Arc<Block>>> {
-        if self.whole.is_none() {
-            let end = self.size.min(self.filled + PIECE_BYTES);
-            let wanted = end - self.filled;
-            let read = file.read(wait, self.start + self.filled as u64, &mut self.bytes[self.filled..end])?;
-            self.filled += read;
-            if self.filled < self.size && read == wanted {
+        let mut it = lock(&self.progress);
+        if it.whole.is_none() {
+            let (begin, end) = (it.filled, self.size.min(it.filled + PIECE_BYTES));
+            let read = file.read(wait, self.start + begin as u64, &mut it.bytes[begin..end])?;
+            it.filled += read;
+            if it.filled < self.size && read == end - begin {
                 return Ok(None);
             }
-            self.bytes.truncate(self.filled);
-            self.counted = None;
-            let block = Block::new(self.start, std::mem::take(&mut self.bytes), self.synced);
-            self.whole = Some(blocks.add(segment, block));
+            let mut bytes = std::mem::take(&mut it.bytes);
+            bytes.truncate(it.filled);
+            it.counted = None;
+            it.whole = Some(blocks.add(segment, Block::new(self.start, bytes, self.synced)));
         }
-        Ok(self.whole.clone())
+        Ok(it.whole.clone())
     }
 }
 
@@ -135,7 +141,7 @@ pub(crate) struct Blocks {
 #[derive(Debug, Default)]
 struct Listed {
     blocks: BTreeMap<(SegmentNumber, u64), Weak<Block>>,
-    partly_read: Vec<(SegmentNumber, Weak<Mutex<PartlyRead>>)>,
+    partly_read: Vec<(SegmentNumber, Weak<PartlyRead>)>,
     /// The number of blocks at which those that are gone are removed.
     prune_at: usize,
 }
@@ -153,12 +159,11 @@ impl Blocks {
         segment: SegmentNumber,
         (start, size): (u64, usize),
         (synced, needed): (Sequence, Sequence),
-    ) -> Option<Arc<Mutex<PartlyRead>>> {
+    ) -> Option<Arc<PartlyRead>> {
         let mut listed = self.listed();
         listed.partly_read.retain(|(_, partly)| partly.strong_count() > 0);
         let others = listed.partly_read.iter().filter(|(number, _)| *number == segment);
-        let found =
-            others.filter_map(|(_, partly)| partly.upgrade()).find(|partly| lock(partly).is_of(start, size, needed));
+        let found = others.filter_map(|(_, partly)| partly.upgrade()).find(|partly| partly.is_of(start, size, needed));
         if found.is_some() {
             return found;
         }
@@ -167,8 +172,8 @@ impl Blocks {
             return None;
         }
         let counted = [&self.sum.all, &self.sum.partly_read].map(|sum| Counted::new(size as u64, sum));
-        let (bytes, filled, counted, whole) = (vec![0; size], 0, Some(counted), None);
-        let partly = Arc::new(Mutex::new(PartlyRead { start, size, synced, bytes, filled, counted, whole }));
+        let progress = Progress { bytes: vec![0; size], filled: 0, counted: Some(counted), whole: None };
+        let partly = Arc::new(PartlyRead { start, size, synced, progress: Mutex::new(progress) });
         listed.partly_read.push((segment, Arc::downgrade(&partly)));
         Some(partly)
     }
@@ -206,7 +211,7 @@ impl Blocks {
 }
 
 /// The right to what a mutex has.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use crate::journal::blocks::{Block, Blocks, PartlyRead, lock};
+use crate::journal::blocks::{Block, Blocks, PartlyRead};
 use crate::journal::damage::{Damage, DamageKind};
 use crate::journal::disk::{DiskFile, Wait};
 use crate::journal::errors::partly_read;
@@ -26,7 +26,7 @@ pub(crate) struct Scanner {
     limit: u64,
     block: Option<Arc<Block>>,
     /// The block of a large record, while it is read in pieces.
-    partly_read: Option<Arc<Mutex<PartlyRead>>>,
+    partly_read: Option<Arc<PartlyRead>>,
     /// Whether reading a block waits for the disk.
     pub wait: Wait,
     /// Whether the file may have changed where the block is.
@@ -188,11 +188,11 @@ impl Scanner {
     fn read_piece(&mut self, size: usize) -> io::Result<()> {
         let Some((blocks, segment)) = &self.shared else { return Ok(()) };
         let (mine, synced) = (self.partly_read.take(), (self.synced, self.needed));
-        let partly = match mine.filter(|partly| lock(partly).is_of(self.offset, size, self.needed)) {
+        let partly = match mine.filter(|partly| partly.is_of(self.offset, size, self.needed)) {
             Some(partly) => partly,
             None => blocks.partly_read(*segment, (self.offset, size), synced).ok_or(io::ErrorKind::WouldBlock)?,
         };
-        let read = lock(&partly).read_piece(&*self.file, self.wait, (blocks, *segment));
+        let read = partly.read_piece(&*self.file, self.wait, (blocks, *segment));
         if let Ok(Some(block)) = read {
             self.block = Some(block);
             return Ok(());
