@@ -23,8 +23,6 @@ const SEGMENTS_MAX: usize = 256;
 /// The maximum weight of the tail: large queries become a segment sooner than others. Building one of so much takes about
 /// 10 ms where each predicate is a pattern.
 const TAIL_WEIGHT_MAX: usize = 384;
-/// Its maximum weight while it waits for a thread that makes segments.
-const TAIL_WEIGHT_MEANWHILE_MAX: usize = 4 * TAIL_WEIGHT_MAX;
 /// The weight of the segments that a quick change builds itself, at most: what a full tail of ordinary queries has, and more.
 const QUICK_MAX: usize = TAIL_MAX * 3 / 2;
 
@@ -85,7 +83,7 @@ impl EngineState {
         Self { inline_max: QUICK_MAX, ..Self::default() }
     }
 
-    /// The maximum weight of the tail, unless it waits for a thread.
+    /// The maximum weight of the tail. In an engine that is quick to change, it is heavier while it waits for a thread.
     fn tail_weight_max(&self) -> usize {
         TAIL_WEIGHT_MAX.min(self.inline_max)
     }
@@ -306,7 +304,7 @@ impl Engine {
                 _ = self.build_tail_in_thread(writer, next);
             }
             if writer.is_building() {
-                weight_max = TAIL_WEIGHT_MEANWHILE_MAX;
+                weight_max = TAIL_WEIGHT_MAX;
             }
         }
         if fits(next, weight_max) {
