@@ -330,12 +330,7 @@ impl Engine {
         let mut younger = if new.len() > 1 { Vec::new() } else { self.state.younger(&mut all) };
         (if younger.is_empty() { &mut all } else { &mut younger }).extend(new);
         staying.extend(younger);
-        let arriving = (all.len(), weight(&all));
-        let mut joining = merge::joining(next, &building.segments, arriving, self.state.inline_max);
-        match merge::kept(&joining, next.number) {
-            Some(kept) => all.extend(kept),
-            None => joining.clear(),
-        }
+        let joining = join(next, &building.segments, &mut all, self.state.inline_max);
         exchange(next, &joining, merge::build(&all));
         next.clear_tail();
         fill(next, staying);
@@ -344,11 +339,7 @@ impl Engine {
     /// Have a thread make a segment of the tail, and of the segments that would be merged with it at once.
     fn build_tail_in_thread(&self, writer: &mut EngineWriter, next: &Version) -> io::Result<()> {
         let (mut all, _) = next.split_tail(next.tail_length);
-        let mut joining = merge::joining(next, &[], (all.len(), next.tail_weight), merge::INLINE_MAX);
-        match merge::kept(&joining, next.number) {
-            Some(kept) => all.extend(kept),
-            None => joining.clear(),
-        }
+        let joining = join(next, &[], &mut all, merge::INLINE_MAX);
         self.build_in_thread(writer, joining, next.tail_length, move |_| Ok(merge::build(&all)))
     }
 
@@ -427,6 +418,17 @@ impl Engine {
         }
         self.state.built.notify_all();
     }
+}
+
+/// Add to new subscriptions those of the segments that a segment of them would be merged with at once, none of them `busy`
+/// and all of at most `size_max` weight. Returns these segments.
+fn join(next: &Version, busy: &[Arc<Segment>], new: &mut Subscriptions, size_max: usize) -> Vec<Arc<Segment>> {
+    let mut joining = merge::joining(next, busy, (new.len(), weight(new)), size_max);
+    match merge::kept(&joining, next.number) {
+        Some(kept) => new.extend(kept),
+        None => joining.clear(),
+    }
+    joining
 }
 
 fn weight(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> usize {

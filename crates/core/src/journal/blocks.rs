@@ -10,11 +10,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use crate::journal::disk::{DiskFile, Wait};
 use crate::journal::format::record::Sequence;
 use crate::journal::format::segment::SegmentNumber;
+use crate::journal::writing::shared::lock;
 
 /// The number of blocks before an offset that may contain it and are looked at: those of readers that jumped into the segment.
 const CANDIDATES_MAX: usize = 4;
@@ -208,11 +209,6 @@ impl Blocks {
     fn listed(&self) -> MutexGuard<'_, Listed> {
         lock(&self.listed)
     }
-}
-
-/// The right to what a mutex has.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

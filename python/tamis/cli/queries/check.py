@@ -116,14 +116,12 @@ def _check_queries(path: Path, hierarchy: list[str] | None, told: _Warnings) -> 
 
 def _check_snapshot(path: Path, given: dict[str, Parents]) -> tuple[list[dict[str, Any]], str]:
     """Return the problem of a snapshot, if it has one, and what was checked."""
-    from tamis.query.predicates import open_registered
+    from tamis.cli.queries.load import open_snapshot
 
     try:
-        engine = open_registered(path, verify=True)
+        engine = open_snapshot(path, given, verify=True)
     except TamisError as error:
         return [_problem(error)], "no queries"
-    for attribute, parents in given.items():
-        engine.hierarchy(attribute, parents)
     return [], output.counted(len(engine), "query", "queries")
 
 

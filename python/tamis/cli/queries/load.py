@@ -100,13 +100,10 @@ def load_engine(
         SnapshotError: the snapshot is damaged.
     """
     from tamis.engine.build import build_engine
-    from tamis.query.predicates import open_registered
 
     given = hierarchies_given(hierarchy)
     if is_snapshot(path):
-        engine = open_registered(path)
-        for attribute, parents in given.items():
-            engine.hierarchy(attribute, parents)
+        engine = open_snapshot(path, given)
         return engine, engine.all_keys()
     specs, held = read_queries(path)
     hierarchies = {**held, **given}
@@ -117,6 +114,26 @@ def load_engine(
         good = _only_active(good)
     engine = build_engine(((spec.key, query) for spec, query in good), hierarchies)
     return engine, [spec.key for spec, _ in good]
+
+
+def open_snapshot(path: Path, hierarchies: Mapping[str, Parents], *, verify: bool = False) -> Engine[Any]:
+    """Return the engine of a snapshot, with these hierarchies instead of its own.
+
+    Args:
+        path: the snapshot.
+        hierarchies: attribute -> child -> parent.
+        verify: check every byte.
+
+    Raises:
+        ConfigError: it names a predicate that cannot be loaded here.
+        SnapshotError: it is damaged.
+    """
+    from tamis.query.predicates import open_registered
+
+    engine = open_registered(path, verify=verify)
+    for attribute, parents in hierarchies.items():
+        engine.hierarchy(attribute, parents)
+    return engine
 
 
 def _only_active(queries: list[tuple[QuerySpec, Query]]) -> list[tuple[QuerySpec, Query]]:
