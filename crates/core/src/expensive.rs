@@ -9,12 +9,13 @@
 use std::fmt;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use hashbrown::HashMap;
 
 use crate::message::Message;
+use crate::mutex::lock;
 use crate::query::truth::Truth;
 
 /// One call in this many is timed: reading the clock twice costs as much as a small predicate.
@@ -134,7 +135,7 @@ impl Opaque {
         answer.unwrap_or_else(|failure| {
             self.0.errors.fetch_add(1, Ordering::Relaxed);
             let reason = failure.0.chars().take(REASON_CHARACTERS_MAX).collect();
-            *self.0.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+            *lock(&self.0.last_error) = Some(reason);
             None
         })
     }
@@ -149,7 +150,7 @@ impl Opaque {
             calls: self.0.calls.load(Ordering::Relaxed),
             errors: self.0.errors.load(Ordering::Relaxed),
             measured_ns: (timed_calls > 0).then(mean),
-            last_error: self.0.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            last_error: lock(&self.0.last_error).clone(),
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod instant;
 pub mod journal;
 mod json;
 pub mod message;
+mod mutex;
 pub mod name_hash;
 pub mod query;
 mod spelling;

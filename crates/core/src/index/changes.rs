@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 
 use crate::error::EngineError;
 use crate::hierarchy::{Hierarchies, Hierarchy};
+use crate::mutex::lock;
 use crate::query::Query;
 
 use super::segment::Segment;
@@ -102,7 +103,7 @@ impl EngineState {
     }
 
     fn lock(&self) -> MutexGuard<'_, EngineWriter> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.writer)
     }
 
     /// Compact the engine if it has not changed for a while. False if it has, or is being merged.

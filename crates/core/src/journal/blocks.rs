@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use crate::journal::disk::{DiskFile, Wait};
 use crate::journal::format::record::Sequence;
 use crate::journal::format::segment::SegmentNumber;
-use crate::journal::writing::shared::lock;
+use crate::mutex::lock;
 
 /// The number of blocks before an offset that may contain it and are looked at: those of readers that jumped into the segment.
 const CANDIDATES_MAX: usize = 4;

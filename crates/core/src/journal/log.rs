@@ -22,7 +22,8 @@ use crate::journal::recovery::recover::{LogRecovery, recover};
 use crate::journal::statistics::Statistics;
 use crate::journal::writing::appending::{Appending, RecordBody};
 use crate::journal::writing::committer::{CommitQueue, Committer};
-use crate::journal::writing::shared::{SharedLog, lock};
+use crate::journal::writing::shared::SharedLog;
+use crate::mutex::lock;
 
 /// The number and location of a record that was appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::journal::options::LogOptions;
 use crate::journal::recovery::recover::LogRecovery;
 use crate::journal::writing::committer::{CommitQueue, Committer};
 use crate::journal::writing::errands::Errand;
-use crate::journal::writing::shared::lock;
+use crate::mutex::lock;
 
 /// The result of opening a log.
 type Opened = Result<(Log, LogRecovery), OpenError>;

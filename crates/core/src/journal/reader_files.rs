@@ -2,10 +2,11 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::journal::format::segment::SegmentNumber;
 use crate::journal::recovery::directory::SegmentFile;
+use crate::mutex::lock;
 
 /// A file that is counted as long as it is open.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl ReaderFiles {
         ordinal: SegmentNumber,
         open: impl FnOnce() -> io::Result<SegmentFile>,
     ) -> io::Result<Arc<ReaderFile>> {
-        let mut listed = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = lock(&self.open);
         listed.retain(|(_, file)| file.strong_count() > 0);
         let found = listed.iter().find(|(number, _)| *number == ordinal).and_then(|(_, file)| file.upgrade());
         if let Some(file) = found {

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use crate::journal::{Log, SegmentNumber};
 
 use crate::broker::streams::summary_file::{Sealed, provide};
+use crate::mutex::lock;
 
 /// The bytes of the messages that have one summary together.
 const RUN_BYTES: usize = 256 * 1024;
@@ -72,7 +73,7 @@ impl Summarizer {
 
 impl Work {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn next(&self) -> Option<(Log, SegmentNumber)> {

@@ -7,7 +7,7 @@
 //! A text may need a new state for each of its bytes, and making one takes a step for each state of the program. So a search
 //! ends when it has made some, and the expressions are evaluated one by one; what it made is kept for the next text.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use regex_automata::hybrid::LazyStateID;
 use regex_automata::hybrid::dfa::{Cache, DFA};
@@ -19,6 +19,7 @@ use crate::allowance::{Allowance, REGEX_NS, REGEX_STATE_NS};
 use crate::error::EngineError;
 use crate::index::ids::SharedPredicateId;
 use crate::message::{Message, Value};
+use crate::mutex::lock;
 use crate::query::evaluate::Referent;
 use crate::query::expr::{Expr, Pattern, Predicate, Reference};
 
@@ -187,7 +188,7 @@ impl RegexSet {
     }
 
     fn bytes(&self) -> usize {
-        let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let pool = lock(&self.pool);
         let states: usize = pool.iter().map(|state| size_of_val(state) + state.cache.memory_usage()).sum();
         size_of_val(&*self.members) + self.dfa.get_nfa().memory_usage() + states
     }
@@ -206,7 +207,7 @@ impl RegexSet {
             }
         }
         state.note(is_found, self.members.len() as u32);
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = lock(&self.pool);
         if pool.len() < POOL_MAX {
             pool.push(state);
         }
@@ -214,7 +215,7 @@ impl RegexSet {
     }
 
     fn take_state(&self) -> SearchState {
-        let kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let kept = lock(&self.pool).pop();
         kept.unwrap_or_else(|| SearchState {
             cache: self.dfa.create_cache(),
             matched: PatternSet::new(self.members.len()),

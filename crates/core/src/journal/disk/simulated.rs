@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::simulated_names::{DiskNames, NameChange};
 use super::{Disk, DiskFile};
+use crate::mutex::lock;
 use crate::testing::Random;
 
 /// The size of a sector, which survives a power cut whole or not at all, except for the one that is torn.
@@ -182,7 +183,7 @@ impl SimulatedDisk {
     }
 
     fn lock(&self) -> MutexGuard<'_, DiskState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     fn file(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {

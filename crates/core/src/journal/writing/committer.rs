@@ -13,6 +13,7 @@ use crate::journal::blocks::BlockBytes;
 use crate::journal::disk::Disk;
 use crate::journal::writing::errands::{Errand, FileRemoval, FolderRemoval};
 use crate::journal::writing::shared::SharedLog;
+use crate::mutex::lock;
 
 /// The pause before a full disk is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
@@ -156,7 +157,7 @@ impl Drop for Committer {
 
 impl CommitQueue {
     fn lock(&self) -> MutexGuard<'_, CommitState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Adds a log that has something to commit. It does so once, until its turn comes.
@@ -210,7 +211,7 @@ impl CommitQueue {
     }
 
     fn commit_once(&self) -> Commit {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.turn);
         let commit = self.commit_waiting();
         self.run_errand();
         commit

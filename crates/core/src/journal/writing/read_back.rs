@@ -12,7 +12,8 @@ use crate::journal::format::segment::{Location, SegmentNumber};
 use crate::journal::recovery::directory::SegmentFile;
 use crate::journal::recovery::recover::SegmentMeta;
 use crate::journal::recovery::scan::{Scanner, WalkExtent, Walked, make_room, walk};
-use crate::journal::writing::shared::{SharedLog, lock};
+use crate::journal::writing::shared::SharedLog;
+use crate::mutex::lock;
 
 /// The maximum number of segment files that are kept open for [`Log::read_at`](crate::journal::Log::read_at).
 const FILES_MAX: usize = 64;

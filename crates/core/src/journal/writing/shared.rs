@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::journal::blocks::Blocks;
 use crate::journal::format::footer::SparsePoint;
@@ -18,6 +18,7 @@ use crate::journal::writing::appending::{Appending, PendingBatch};
 use crate::journal::writing::catalog::Catalog;
 use crate::journal::writing::committer::CommitQueue;
 use crate::journal::writing::segment_writer::SegmentWriter;
+use crate::mutex::lock;
 
 /// The state that appenders, readers and the committer share.
 pub(crate) struct SharedLog {
@@ -43,10 +44,6 @@ pub(crate) struct SharedLog {
     /// Whether nothing is to be written any more, since the files are about to be removed.
     pub is_abandoned: AtomicBool,
     pub counters: Counters,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SharedLog {

@@ -3,8 +3,8 @@
 //! The automaton is made while texts are read (lazy determinisation). Reading a byte in a known state takes a nanosecond or
 //! two, making a state takes a step for each state of the program, and a hostile text may need a new one for every byte.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::nfa::thompson::NFA;
@@ -12,6 +12,7 @@ use regex_automata::nfa::thompson::pikevm::PikeVM;
 use regex_automata::{Input, MatchError};
 
 use crate::allowance::{Allowance, REGEX_NS, REGEX_STATE_NS};
+use crate::mutex::lock;
 
 /// Maximum memory of the known states of one expression.
 const STATES_BYTES_MAX: usize = 256 * 1024;
@@ -49,7 +50,7 @@ impl BoundedSearch {
     /// Whether the expression matches anywhere in `text`; None when the allowance is over.
     pub fn is_match(&self, text: &str, allowance: &Allowance) -> Option<bool> {
         let dfa = self.dfa.as_ref().filter(|_| allowance.spend(text.len(), REGEX_NS))?;
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = lock(&self.states);
         let mut cache = states.cache.take().unwrap_or_else(|| dfa.create_cache());
         let searched = search(dfa, &mut cache, text, allowance);
         states.keep(cache);
