@@ -1,6 +1,6 @@
 //! Field tables as values: made for encoding, or decoded whole from a [`RawTable`](super::raw_table::RawTable).
 
-use super::raw_table::TABLE_DEPTH_MAX;
+use super::raw_table::{RawTable, TABLE_DEPTH_MAX};
 use super::short_string::{SHORT_SIZE_BYTES_MAX, put_short};
 
 const EXPECTED_DEPTH: &str = "a table of at most 32 levels";
@@ -145,6 +145,13 @@ fn with_length(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     fill(out);
     let count = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
     out[start..start + 4].copy_from_slice(&count.to_be_bytes());
+}
+
+/// Appends a field whose value is an array of tables that are encoded already.
+pub(crate) fn put_tables<'a>(out: &mut Vec<u8>, name: &str, tables: impl Iterator<Item = RawTable<'a>>) {
+    put_short(out, name);
+    out.push(b'A');
+    with_length(out, |out| tables.for_each(|table| put_long(out, b'F', table.as_bytes())));
 }
 
 impl From<bool> for FieldValue {

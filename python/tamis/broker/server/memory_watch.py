@@ -9,15 +9,15 @@ import time
 from tamis._core import Broker
 from tamis.broker import system
 
-UNUSED_BYTES_MIN = 64 * 1024 * 1024
-"""Memory that is worth giving back. The event loop waits meanwhile: about 8 ms for so much, 45 ms for 300 MiB at once.
+UNUSED_BYTES_MIN = 24 * 1024 * 1024
+"""Memory that is worth giving back. The event loop waits meanwhile: 4 to 8 ms for so much, 30 ms and more for 100 MiB.
 So it is done as soon as there is so much."""
 LOOK_S = 0.02
 """Minimum time between two looks while the data plane works: it frees about so much in that time."""
 SHARE = 0.01
 """The share of the time that giving memory back may take."""
 AT_ONCE_S = 0.2
-"""The time that it may take at once, after a time without it: that of about 1.5 GiB."""
+"""The time that it may take at once, after a time without it: that of about 0.8 GiB."""
 
 
 def room_bytes(limit: int) -> int:

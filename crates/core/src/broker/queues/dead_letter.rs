@@ -13,13 +13,12 @@
 //! original settled after a crash finds the letter too. A letter in a stream is another log's, so its original is settled
 //! when the stream is synced. A letter that a full queue refuses, and makes a further letter of, is settled after that.
 //!
-//! Source: RabbitMQ's dead letter exchanges; the header `x-death` is theirs.
+//! Source: RabbitMQ's dead letter exchanges.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::amqp::table::{FieldValue, Table};
-use crate::amqp::{BasicProperties, PropertyFields, RawTable, RawValue};
+use crate::amqp::{BasicProperties, RawTable};
 use crate::journal::AppendError;
 
 use crate::broker::Broker;
@@ -28,8 +27,9 @@ use crate::broker::ids::Handle;
 use crate::broker::management::event::Event;
 use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::confirms::DiskMarks;
-use crate::broker::publishing::further_keys::{BCC, CC, further_keys, may_have_copies, without};
+use crate::broker::publishing::further_keys::{further_keys, may_have_copies};
 use crate::broker::publishing::publish::Terms;
+use crate::broker::queues::death::{Death, QUEUE, REASON, deaths_of};
 use crate::broker::queues::entries::QueueEntry;
 use crate::broker::queues::letter::{LETTER_STEPS, Letter, LetterSource, Reason};
 use crate::broker::queues::message_store::StoredMessage;
@@ -42,8 +42,8 @@ const READ_BACK_STEPS: usize = 64;
 const BYTES_PER_STEP: usize = 256;
 /// The time that letters may take in one call: matching what they are routed by may take longer than their steps.
 const LETTERS_US: Micros = 250;
-/// The cost of an entry of `x-death`, which is read, copied and written.
-const DEATH_STEPS: usize = 16;
+/// The cost of an entry of `x-death`, which is read and copied.
+const DEATH_STEPS: usize = 2;
 /// The cost of a queue that a letter is routed to.
 const QUEUE_STEPS: usize = 4;
 
@@ -62,17 +62,6 @@ impl Sent {
     fn done() -> Self {
         Self::Done { marks: DiskMarks::new(), further: Vec::new() }
     }
-}
-
-/// Why and where a message was dropped, for the header `x-death`.
-struct Death<'a> {
-    queue: &'a str,
-    reason: Reason,
-    exchange: &'a str,
-    routing_key: &'a str,
-    time_s: u64,
-    /// Whether the letter has another routing key: then the message's own keys end here.
-    is_readdressed: bool,
 }
 
 impl Broker {
@@ -242,8 +231,9 @@ impl Broker {
             time_s: letter.time_s,
             is_readdressed: source.to.routing_key.is_some(),
         };
-        let (properties, deaths) = with_death(BasicProperties::from_checked(parts.properties), &death);
+        let properties = death.added_to(BasicProperties::from_checked(parts.properties));
         let properties = BasicProperties::from_checked(&properties);
+        let deaths = deaths_of(properties.headers().unwrap_or_default());
         let further_keys = further_keys(&properties).unwrap_or_default();
         let (to, body) = (&*source.to.exchange, parts.body);
         let published = Published { exchange: to, routing_key, further_keys: &further_keys, properties, body };
@@ -253,10 +243,10 @@ impl Broker {
             routed.clear();
         }
         self.metrics.count_reading(self.publishing.reading());
-        self.letters.spend(deaths.len() * DEATH_STEPS + routed.len() * QUEUE_STEPS);
+        self.letters.spend(deaths.clone().count() * DEATH_STEPS + routed.len() * QUEUE_STEPS);
         let (route, size) = (route_of([to, routing_key]), properties.as_bytes().len() + body.len());
         let (is_routed, is_certain) = (!routed.is_empty(), self.is_certain(letter));
-        self.drop_cycles(&mut routed, &deaths);
+        self.drop_cycles(&mut routed, deaths);
         let full = if is_certain { self.first_full(&routed, route.len() + size) } else { None };
         if is_certain && (full.is_some() || !is_routed) {
             return Ok(Sent::Held(full));
@@ -319,10 +309,10 @@ impl Broker {
 
     /// Drop the queues in which a message has been before, without being rejected since: it would go round for ever. Cost:
     /// linear in the queues and in the deaths, not in their product.
-    fn drop_cycles(&self, routed: &mut Vec<QueueId>, deaths: &[Table]) {
-        let text = |death, field| Table::get(death, field).and_then(FieldValue::as_str);
-        let since_rejected = deaths.iter().take_while(|death| text(death, "reason") != Some(Reason::Rejected.name()));
-        let passed: HashSet<&str> = since_rejected.filter_map(|death| text(death, "queue")).collect();
+    fn drop_cycles<'a>(&self, routed: &mut Vec<QueueId>, deaths: impl Iterator<Item = RawTable<'a>>) {
+        let text = |death: RawTable<'a>, field| death.get(field).and_then(|value| value.as_str());
+        let since_rejected = deaths.take_while(|death| text(*death, REASON) != Some(Reason::Rejected.name()));
+        let passed: HashSet<&str> = since_rejected.filter_map(|death| text(death, QUEUE)).collect();
         let is_new = |queue: &QueueId| self.topology.queue_info(*queue).is_some_and(|info| !passed.contains(info.name));
         routed.retain(is_new);
     }
@@ -341,64 +331,4 @@ fn route_of(names: [&str; 2]) -> Vec<u8> {
         route.extend_from_slice(name.as_bytes());
     }
     route
-}
-
-/// The entries of `x-death`, the latest first.
-fn deaths_of(headers: RawTable<'_>) -> Vec<Table> {
-    let Some(RawValue::Array(deaths)) = headers.get("x-death") else { return Vec::new() };
-    let table = |death| match death {
-        RawValue::Table(death) => death.parse().ok(),
-        _ => None,
-    };
-    deaths.iter().map_while(Result::ok).filter_map(table).collect()
-}
-
-/// A message's properties with one more entry in `x-death`, and all of these entries. Its own time to live is removed: it
-/// would expire again. So are the keys of copies, when the letter is addressed anew.
-fn with_death(properties: BasicProperties<'_>, death: &Death<'_>) -> (Vec<u8>, Vec<Table>) {
-    let headers = properties.headers().unwrap_or_default();
-    let mut deaths = deaths_of(headers);
-    let same = |other: &Table| {
-        other.get("queue").and_then(FieldValue::as_str) == Some(death.queue)
-            && other.get("reason").and_then(FieldValue::as_str) == Some(death.reason.name())
-    };
-    let before = deaths.iter().position(same).map(|index| deaths.remove(index));
-    let count = before.as_ref().and_then(|death| death.get("count")?.as_i64()).unwrap_or(0) + 1;
-    let mut latest = before.unwrap_or_default();
-    latest.insert("count", count);
-    latest.insert("reason", death.reason.name());
-    latest.insert("queue", death.queue);
-    latest.insert("time", FieldValue::Timestamp(death.time_s));
-    latest.insert("exchange", death.exchange);
-    latest.insert("routing-keys", visible_keys(death.routing_key, headers));
-    if let Some(expiration) = properties.expiration() {
-        latest.insert("original-expiration", expiration);
-    }
-    deaths.insert(0, latest);
-    let ended: &[&str] = if death.is_readdressed { &["x-death", CC, BCC] } else { &["x-death"] };
-    let mut bytes = without(headers, ended);
-    let mut added = Table::new();
-    added.push("x-death", FieldValue::Array(deaths.iter().cloned().map(FieldValue::Table).collect()));
-    for (name, value) in [
-        ("x-first-death-reason", death.reason.name()),
-        ("x-first-death-queue", death.queue),
-        ("x-first-death-exchange", death.exchange),
-    ] {
-        if headers.get(name).is_none() {
-            added.push(name, value);
-        }
-    }
-    added.encode_fields(&mut bytes);
-    let mut out = Vec::new();
-    PropertyFields { headers: Some(RawTable::new(&bytes)), expiration: None, ..properties.fields() }.encode(&mut out);
-    (out, deaths)
-}
-
-/// The routing keys of a message as `x-death` shows them: its own and those of copies that are not blind.
-fn visible_keys(own: &str, headers: RawTable<'_>) -> FieldValue {
-    let mut keys = vec![FieldValue::from(own)];
-    if let Some(RawValue::Array(copies)) = headers.get(CC) {
-        keys.extend(copies.iter().map_while(Result::ok).filter_map(|key| key.as_str().map(FieldValue::from)));
-    }
-    FieldValue::Array(keys)
 }

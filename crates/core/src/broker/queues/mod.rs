@@ -3,6 +3,7 @@
 pub(crate) mod all_queues;
 pub(crate) mod chunk_store;
 pub(crate) mod dead_letter;
+mod death;
 pub(crate) mod entries;
 pub(crate) mod expiry;
 pub(crate) mod held_letters;
