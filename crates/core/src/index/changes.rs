@@ -3,7 +3,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
@@ -26,6 +26,9 @@ const SEGMENTS_MAX: usize = 256;
 const TAIL_WEIGHT_MAX: usize = 384;
 /// The weight of the segments that a quick change builds itself, at most: what a full tail of ordinary queries has, and more.
 const QUICK_MAX: usize = TAIL_MAX * 3 / 2;
+/// The time that a segment waits for a quick change, which puts it into place on its way. The thread that built it would hold
+/// the right to change meanwhile, also while it has no core.
+const LEFT_TO_CHANGES: Duration = Duration::from_millis(10);
 
 /// The state that all clones of an engine share.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub struct EngineState {
     built: Condvar,
     /// The weight of the segments that a change builds itself, at most; a thread builds larger ones.
     inline_max: usize,
+    /// The time that a segment of a thread waits for a change to put it into place.
+    left_to_changes: Duration,
 }
 
 impl Default for EngineState {
@@ -69,19 +74,23 @@ struct Building {
     process: Option<u32>,
     /// The subscriptions that were removed from these meanwhile, each with the version that removed it.
     removed: Vec<(SubscriptionId, u64)>,
+    built: Arc<BuiltSegment>,
 }
+
+/// What the thread has made, until it is put into place; an inner None if it could make nothing.
+type BuiltSegment = Mutex<Option<Option<Segment>>>;
 
 impl EngineState {
     /// The state of an engine that starts with `version`.
     pub fn new(version: Version, next_id: u64) -> Self {
         let writer = Mutex::new(EngineWriter { next_id, ..EngineWriter::default() });
         let (current, built) = (ArcSwap::from_pointee(version), Condvar::new());
-        Self { current, writer, built, inline_max: merge::INLINE_MAX }
+        Self { current, writer, built, inline_max: merge::INLINE_MAX, left_to_changes: Duration::ZERO }
     }
 
     /// The state of an empty engine whose changes are quick.
     pub fn quick_to_change() -> Self {
-        Self { inline_max: QUICK_MAX, ..Self::default() }
+        Self { inline_max: QUICK_MAX, left_to_changes: LEFT_TO_CHANGES, ..Self::default() }
     }
 
     /// The maximum weight of the tail. In an engine that is quick to change, it is heavier while it waits for a thread.
@@ -129,9 +138,11 @@ impl EngineWriter {
         self.building.process == Some(std::process::id())
     }
 
-    fn begin_building(&mut self, segments: &[Arc<Segment>], tail_length: usize) {
+    /// Returns where the thread leaves what it makes.
+    fn begin_building(&mut self, segments: &[Arc<Segment>], tail_length: usize) -> Arc<BuiltSegment> {
         let (segments, process) = (segments.to_vec(), Some(std::process::id()));
-        self.building = Building { segments, tail_length, process, removed: Vec::new() };
+        self.building = Building { segments, tail_length, process, ..Building::default() };
+        Arc::clone(&self.building.built)
     }
 
     /// Remove the subscription at `position` from version `next`.
@@ -189,7 +200,7 @@ impl Engine {
         }
         next.live += new.len();
         self.append(&mut writer, &mut next, new);
-        self.publish(writer, next);
+        self.publish(&mut writer, next);
         Ok(ids)
     }
 
@@ -213,26 +224,26 @@ impl Engine {
         let mut next = self.next_version();
         let Some(position) = next.find(id)? else { return Ok(false) };
         writer.remove(&mut next, id, &position);
-        self.publish(writer, next);
+        self.publish(&mut writer, next);
         Ok(true)
     }
 
     /// Replace the hierarchy of `attribute`; `UNDER` follows it from the next match on.
     pub fn set_hierarchy(&self, attribute: &str, hierarchy: Hierarchy) {
-        let writer = self.writer();
+        let mut writer = self.writer();
         let mut next = self.next_version();
         let mut hierarchies = Hierarchies::clone(&next.hierarchies);
         hierarchies.insert(attribute.to_owned(), hierarchy);
         next.hierarchies = Arc::new(hierarchies);
-        self.publish(writer, next);
+        self.publish(&mut writer, next);
     }
 
     /// Replace the hierarchies of all attributes, which may be those of other engines too.
     pub fn set_hierarchies(&self, hierarchies: Arc<Hierarchies>) {
-        let writer = self.writer();
+        let mut writer = self.writer();
         let mut next = self.next_version();
         next.hierarchies = hierarchies;
-        self.publish(writer, next);
+        self.publish(&mut writer, next);
     }
 
     /// Wait until no segment is being built or due, and compact the segments as is done when nobody changes the engine for half a
@@ -240,7 +251,9 @@ impl Engine {
     pub fn settle(&self) {
         let mut writer = self.state.lock();
         while writer.is_building() {
-            writer = self.state.wait(writer);
+            if !self.put_into_place(&mut writer) {
+                writer = self.state.wait(writer);
+            }
         }
         drop(writer);
         self.compact();
@@ -253,10 +266,10 @@ impl Engine {
         if !writer.is_building()
             && let Some(segments) = merge::compactable(&version)
         {
-            writer.begin_building(&segments, 0);
+            let place = writer.begin_building(&segments, 0);
             let number = version.number;
             drop((version, writer));
-            self.publish_built(&segments, || merge::merge(&segments, number));
+            self.build(&place, || merge::merge(&segments, number));
         }
     }
 
@@ -275,8 +288,13 @@ impl Engine {
     /// The right to change the engine, once there are not too many segments.
     fn writer(&self) -> MutexGuard<'_, EngineWriter> {
         let mut writer = self.state.lock();
+        if writer.is_building() {
+            self.put_into_place(&mut writer);
+        }
         while writer.is_building() && self.current().segments.len() > SEGMENTS_MAX {
-            writer = self.state.wait(writer);
+            if !self.put_into_place(&mut writer) {
+                writer = self.state.wait(writer);
+            }
         }
         if !writer.is_building() {
             writer.building = Building::default();
@@ -345,7 +363,7 @@ impl Engine {
     }
 
     /// Make `next` the current version, after all merges that are quickly done; a long one is left to a thread.
-    fn publish(&self, mut writer: MutexGuard<'_, EngineWriter>, mut next: Version) {
+    fn publish(&self, writer: &mut EngineWriter, mut next: Version) {
         let inline_max = self.state.inline_max;
         loop {
             // One thread at a time; small segments are merged here meanwhile.
@@ -353,7 +371,7 @@ impl Engine {
             let Some(segments) = merge::due(&next, &writer.building.segments, size_max) else { break };
             if merge::weight(&segments) > inline_max {
                 let number = next.number;
-                match self.build_in_thread(&mut writer, segments, 0, move |segments| merge::merge(segments, number)) {
+                match self.build_in_thread(writer, segments, 0, move |segments| merge::merge(segments, number)) {
                     Ok(()) => continue,
                     // Without a thread the segments stay as they are, and the next change tries again.
                     Err(_) => break,
@@ -364,7 +382,7 @@ impl Engine {
             exchange(&mut next, &segments, merged);
         }
         next.seal();
-        self.watch_if_worn(&mut writer, &next);
+        self.watch_if_worn(writer, &next);
         self.state.current.store(Arc::new(next));
     }
 
@@ -389,27 +407,41 @@ impl Engine {
         tail_length: usize,
         build: impl FnOnce(&[Arc<Segment>]) -> Result<Segment, EngineError> + Send + 'static,
     ) -> io::Result<()> {
-        writer.begin_building(&segments, tail_length);
+        let place = writer.begin_building(&segments, tail_length);
         let engine = self.clone();
-        let work = move || engine.publish_built(&segments, || build(&segments));
+        let work = move || engine.build(&place, || build(&segments));
         let started = std::thread::Builder::new().name("tamis-merge".to_owned()).spawn(work);
         started.map(drop).inspect_err(|_| writer.building = Building::default())
     }
 
-    /// Build a segment of `segments`, and of what else is noted as being built, and put it into their place.
-    fn publish_built(&self, segments: &[Arc<Segment>], build: impl FnOnce() -> Result<Segment, EngineError>) {
+    /// Build the segment that is noted as being built, and see that it is put into its place.
+    fn build(&self, place: &Arc<BuiltSegment>, build: impl FnOnce() -> Result<Segment, EngineError>) {
         // A panic is a bug here; threads that wait for the segment must still go on.
-        let built = catch_unwind(AssertUnwindSafe(build));
+        let built = catch_unwind(AssertUnwindSafe(build)).ok().and_then(Result::ok);
+        *lock(place) = Some(built);
+        self.state.built.notify_all();
+        std::thread::sleep(self.state.left_to_changes);
+        if lock(place).is_none() {
+            return;
+        }
         let mut writer = self.state.lock();
-        let Building { tail_length, removed, .. } = std::mem::take(&mut writer.building);
-        if let Ok(Ok(built)) = built {
+        if Arc::ptr_eq(&writer.building.built, place) {
+            self.put_into_place(&mut writer);
+        }
+    }
+
+    /// Publish a version with the segment that is noted as being built, if it has been built. False if it has not.
+    fn put_into_place(&self, writer: &mut EngineWriter) -> bool {
+        let Some(built) = lock(&writer.building.built).take() else { return false };
+        let Building { segments, tail_length, removed, .. } = std::mem::take(&mut writer.building);
+        if let Some(built) = built {
             for (id, version) in removed {
                 if let Ok(Some(position)) = built.find(id) {
                     built.tombstones.remove(position, version);
                 }
             }
             let mut next = Version::clone(&self.current());
-            exchange(&mut next, segments, built);
+            exchange(&mut next, &segments, built);
             if tail_length > 0 {
                 let (_, rest) = next.split_tail(tail_length);
                 next.clear_tail();
@@ -418,6 +450,7 @@ impl Engine {
             self.publish(writer, next);
         }
         self.state.built.notify_all();
+        true
     }
 }
 
@@ -489,6 +522,35 @@ mod tests {
             assert_eq!((engine.len(), engine.current().tail_length < TAIL_MAX), (300, true));
         }
         assert!(heaviest(&Engine::new(), 300) > 2 * QUICK_MAX, "the control");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "leaves a thread, which miri takes for a leak")]
+    fn what_a_thread_has_built_the_next_change_puts_into_place() {
+        const LONG: Duration = Duration::from_secs(3600);
+        let state = EngineState { left_to_changes: LONG, ..EngineState::quick_to_change() };
+        let engine = Engine { state: Arc::new(state) };
+        let mut number = 0;
+        while !engine.state.lock().is_building() {
+            engine.add(query(number, 20));
+            number += 1;
+        }
+        let writer = engine.state.lock();
+        let Building { segments, tail_length, built: place, .. } = &writer.building;
+        let (segments, tail_length, place) = (segments.clone(), *tail_length, Arc::clone(place));
+        drop(writer);
+        let waited = Instant::now();
+        while lock(&place).is_none() {
+            assert!(waited.elapsed() < LONG, "the thread has ended without a segment");
+            std::thread::yield_now();
+        }
+        let tail_before = engine.current().tail_length;
+        engine.add(query(number, 1));
+        let after = engine.current();
+        let is_left = |segment: &Arc<Segment>| segments.iter().any(|old| Arc::ptr_eq(old, segment));
+        assert!(segments.len() + tail_length > 0 && !after.segments.iter().any(is_left));
+        assert_eq!((after.tail_length, after.live), (tail_before - tail_length + 1, number + 1));
+        assert!(lock(&place).is_none());
     }
 
     #[test]

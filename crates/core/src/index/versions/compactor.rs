@@ -4,10 +4,11 @@
 //! process watches the engines that are worn; it ends when there are none.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use crate::index::changes::EngineState;
+use crate::mutex::lock;
 
 /// An engine is quiet when it has not changed for so long.
 pub const QUIET: Duration = Duration::from_millis(500);
@@ -23,7 +24,7 @@ struct Compactor {
 static COMPACTOR: Mutex<Compactor> = Mutex::new(Compactor { worn: Vec::new(), process: None });
 
 fn compactor() -> MutexGuard<'static, Compactor> {
-    COMPACTOR.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&COMPACTOR)
 }
 
 /// Compact `engine` when it is quiet.
