@@ -74,11 +74,11 @@ struct Building {
     process: Option<u32>,
     /// The subscriptions that were removed from these meanwhile, each with the version that removed it.
     removed: Vec<(SubscriptionId, u64)>,
-    built: Arc<BuiltSegment>,
+    built: Arc<SegmentSlot>,
 }
 
 /// What the thread has made, until it is put into place; an inner None if it could make nothing.
-type BuiltSegment = Mutex<Option<Option<Segment>>>;
+type SegmentSlot = Mutex<Option<Option<Segment>>>;
 
 impl EngineState {
     /// The state of an engine that starts with `version`.
@@ -139,7 +139,7 @@ impl EngineWriter {
     }
 
     /// Returns where the thread leaves what it makes.
-    fn begin_building(&mut self, segments: &[Arc<Segment>], tail_length: usize) -> Arc<BuiltSegment> {
+    fn begin_building(&mut self, segments: &[Arc<Segment>], tail_length: usize) -> Arc<SegmentSlot> {
         let (segments, process) = (segments.to_vec(), Some(std::process::id()));
         self.building = Building { segments, tail_length, process, ..Building::default() };
         Arc::clone(&self.building.built)
@@ -251,9 +251,7 @@ impl Engine {
     pub fn settle(&self) {
         let mut writer = self.state.lock();
         while writer.is_building() {
-            if !self.put_into_place(&mut writer) {
-                writer = self.state.wait(writer);
-            }
+            writer = self.await_built(writer);
         }
         drop(writer);
         self.compact();
@@ -292,14 +290,17 @@ impl Engine {
             self.put_into_place(&mut writer);
         }
         while writer.is_building() && self.current().segments.len() > SEGMENTS_MAX {
-            if !self.put_into_place(&mut writer) {
-                writer = self.state.wait(writer);
-            }
+            writer = self.await_built(writer);
         }
         if !writer.is_building() {
             writer.building = Building::default();
         }
         writer
+    }
+
+    /// Put the segment that is being built into place, or wait until that may be possible.
+    fn await_built<'w>(&'w self, mut writer: MutexGuard<'w, EngineWriter>) -> MutexGuard<'w, EngineWriter> {
+        if self.put_into_place(&mut writer) { writer } else { self.state.wait(writer) }
     }
 
     /// A copy of the current version with the next number.
@@ -415,7 +416,7 @@ impl Engine {
     }
 
     /// Build the segment that is noted as being built, and see that it is put into its place.
-    fn build(&self, place: &Arc<BuiltSegment>, build: impl FnOnce() -> Result<Segment, EngineError>) {
+    fn build(&self, place: &Arc<SegmentSlot>, build: impl FnOnce() -> Result<Segment, EngineError>) {
         // A panic is a bug here; threads that wait for the segment must still go on.
         let built = catch_unwind(AssertUnwindSafe(build)).ok().and_then(Result::ok);
         *lock(place) = Some(built);
