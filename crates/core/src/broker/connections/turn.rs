@@ -20,7 +20,7 @@ const LATE_PART: u32 = 64;
 /// The part of a turn's budget that all readers of streams together have in a round: about a quarter of a millisecond.
 const READERS_PART: u32 = 8;
 /// The part of a round, and of what readers have in it, while a client publishes now and then and waits for the answer.
-const ATTENTIVE_PART: u32 = 4;
+const ATTENTIVE_PART: u32 = 16;
 /// The most steps that a read of such a client takes, and the number of such reads in succession by which it is known. One
 /// that publishes a lot has a small read now and then, too.
 const ATTENTIVE_STEPS: u32 = 256;

@@ -70,7 +70,7 @@ pub(super) struct Faults {
 }
 
 const SEEDS: u64 = fewer(fewer(40)) as u64;
-const CONTROL_SEEDS: u64 = 200;
+const CONTROL_SEEDS: u64 = 600;
 
 fn seeds() -> impl Iterator<Item = u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());

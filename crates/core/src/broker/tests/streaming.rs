@@ -132,7 +132,7 @@ fn a_reader_gets_what_its_query_asks_for_and_nobody_waits_for_it() {
     let arguments = [("x-stream-offset", text("first")), ("x-query", text("price >= 19998"))];
     let mut seen = read(&mut world, id, 100, &arguments);
     assert!(world.broker.has_work(), "it reads in slices");
-    for _ in 0..100 {
+    for _ in 0..1_000 {
         world.broker.work(0);
     }
     seen.extend(world.seen(id));

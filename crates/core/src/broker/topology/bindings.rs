@@ -223,7 +223,7 @@ impl Topology {
         let mut unused = Vec::new();
         self.discount(&[number], &mut unused);
         self.unlink_source(number);
-        self.remove_exchanges(unused);
+        self.remove_exchanges(unused); // which sweeps
     }
 
     /// Subtract removed bindings from the counts of their sources; auto-delete exchanges that have lost their last binding
@@ -244,7 +244,7 @@ impl Topology {
         }
     }
 
-    /// Take a binding, which its destination does not list any more, from its source.
+    /// Take a binding, which its destination does not list any more, from its source. [`Self::sweep`] has to follow.
     pub(super) fn unlink_source(&mut self, number: BindingId) {
         let binding = self.forget(number);
         let exchange = &mut self.exchanges[binding.source];
@@ -254,6 +254,9 @@ impl Topology {
         let moved = destinations.get(index).copied();
         if destinations.is_empty() {
             let condition = exchange.remove(binding.condition);
+            if self.gone.queries.last() != Some(&binding.source) {
+                self.gone.queries.push(binding.source);
+            }
             self.prices.subtract(exchange.vhost, condition.connection, condition.price);
             self.condition_bytes -= condition.bytes();
         }

@@ -120,6 +120,8 @@ pub(super) struct ConditionQueries {
     /// The scratch buffer for matching that it uses: topics are cached there, and two engines that see the same topics would
     /// evict each other's.
     pub room: usize,
+    /// Queries of conditions that were removed, and that the engine still has.
+    removed: Vec<SubscriptionId>,
 }
 
 /// The hash of an id, which clients do not choose.
@@ -137,6 +139,7 @@ impl ConditionQueries {
             counts: [0; 3],
             names: NameFilter::default(),
             room: origin.room,
+            removed: Vec::new(),
         }
     }
 
@@ -280,7 +283,8 @@ impl Exchange {
         }
     }
 
-    /// Remove a condition, which has lost its last destination.
+    /// Remove a condition, which has lost its last destination. If it is a query, the engine has it until
+    /// [`Self::remove_queries`].
     pub fn remove(&mut self, number: ConditionId) -> Condition {
         let condition = self.conditions.remove(number);
         if self.is_gone {
@@ -308,6 +312,7 @@ impl Exchange {
         condition.stored = Some(Box::new(stored.clone()));
         condition.price = price;
         self.unfile(before);
+        self.remove_queries();
     }
 
     /// Take a condition out of its index.
@@ -329,12 +334,27 @@ impl Exchange {
         let Some(queries) = &mut self.queries else { return };
         queries.conditions.remove(hash(id), |(other, _)| *other == id);
         if queries.conditions.len() == 0 {
-            self.queries = None;
-            return;
+            return self.discard_queries();
         }
         queries.count(needs, |count| *count -= 1);
-        queries.engine.remove(id).expect("an engine in memory has no file that could be damaged");
-        queries.names = queries.engine.names_asked();
+        queries.removed.push(id);
+    }
+
+    /// Drop the engine, in a thread if it is large.
+    pub fn discard_queries(&mut self) {
+        if let Some(queries) = self.queries.take() {
+            queries.engine.discard();
+        }
+    }
+
+    /// Take the queries of removed conditions out of the engine, all at once: each of its changes makes a version.
+    pub fn remove_queries(&mut self) {
+        if let Some(queries) = self.queries.as_mut().filter(|queries| !queries.removed.is_empty()) {
+            let removed = queries.engine.remove_all(&mut queries.removed);
+            removed.expect("an engine in memory has no file that could be damaged");
+            queries.removed.clear();
+            queries.names = queries.engine.names_asked();
+        }
     }
 }
 

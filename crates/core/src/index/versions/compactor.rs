@@ -1,7 +1,7 @@
 //! Compacts the engines that many changes have left in several segments, once nobody changes them for a while.
 //!
 //! Merging while changes go on leaves a few segments of each size, and each of them takes time per match. One thread of the
-//! process watches the engines that are worn; it ends when there are none.
+//! process watches the engines that are worn, as long as there are any.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, Weak};
@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use crate::index::changes::EngineState;
 use crate::mutex::lock;
+
+use super::threads;
 
 /// An engine is quiet when it has not changed for so long.
 pub const QUIET: Duration = Duration::from_millis(500);
@@ -35,7 +37,7 @@ pub fn watch(engine: Weak<EngineState>) -> io::Result<()> {
     let mut compactor = compactor();
     let here = Some(std::process::id());
     if compactor.process != here {
-        std::thread::Builder::new().name("tamis-compact".to_owned()).spawn(run)?;
+        threads::run(run)?;
         compactor.process = here;
     }
     compactor.worn.push(engine);

@@ -4,4 +4,5 @@
 
 pub mod compactor;
 pub mod merge;
+pub mod threads;
 pub mod version;
