@@ -83,7 +83,7 @@ pub use streams::stream_record;
 use topology::Topology;
 use unique::Unique;
 
-/// The number of bindings of removed queues and exchanges that are taken away in one call, which takes about 200 µs.
+/// The number of bindings of removed queues and exchanges that are taken away in one call, which takes 100 to 200 µs.
 const BINDINGS_AT_ONCE: usize = 100;
 
 /// The data plane. A process has one, and uses it from one thread.

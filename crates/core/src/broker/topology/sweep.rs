@@ -15,7 +15,7 @@ impl Topology {
     /// Remove a queue and its bindings: it was deleted, has expired, or its owner is gone. Auto-delete exchanges that lose
     /// their last binding are removed too.
     ///
-    /// Cost: some nanoseconds for each of its bindings now, and half a microsecond later ([`Topology::sweep`]).
+    /// Cost: some nanoseconds for each of its bindings now, and a microsecond or two later ([`Topology::sweep`]).
     ///
     /// # Panics
     /// The queue does not exist.
@@ -61,7 +61,7 @@ impl Topology {
     }
 
     /// Take away about `count_max` bindings of what was removed. True while there are more: call it again when there is time,
-    /// as with every tick. It has no visible effect. Cost: half a microsecond each.
+    /// as with every tick. It has no visible effect. Cost: a microsecond or two each.
     pub fn sweep(&mut self, count_max: usize) -> bool {
         for _ in 0..count_max {
             if let Some(&(id, end)) = self.gone.exchanges.last() {
