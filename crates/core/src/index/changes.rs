@@ -477,8 +477,7 @@ impl Engine {
 
     /// Drop the engine, in a thread if that takes long.
     pub fn discard(self) {
-        if self.current().segments.iter().map(|segment| segment.position_count()).sum::<usize>() > self.state.inline_max
-        {
+        if merge::weight(&self.current().segments) > self.state.inline_max {
             drop_elsewhere(self);
         }
     }

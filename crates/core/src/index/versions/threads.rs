@@ -13,14 +13,14 @@ use crate::mutex::lock;
 /// The time for which a thread waits for more work.
 const IDLE: Duration = Duration::from_secs(10);
 
-type Work = Box<dyn FnOnce() + Send>;
+type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads of a process: a fork of it does not have them.
 #[derive(Default)]
 struct Threads {
     process: u32,
     /// What no thread has begun.
-    waiting: VecDeque<Work>,
+    waiting: VecDeque<Job>,
     /// The number of threads that have nothing to do.
     idle: usize,
 }
@@ -28,36 +28,37 @@ struct Threads {
 static THREADS: Mutex<Threads> = Mutex::new(Threads { process: 0, waiting: VecDeque::new(), idle: 0 });
 static MORE: Condvar = Condvar::new();
 
-/// Do `work` in a thread, at once.
+/// Do `job` in a thread, at once.
 ///
 /// # Errors
-/// No thread can be started; then `work` is dropped.
-pub fn run(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+/// No thread can be started; then `job` is dropped.
+pub fn run(job: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let job: Job = Box::new(job);
     let mut threads = lock(&THREADS);
     if threads.process != std::process::id() {
         *threads = Threads { process: std::process::id(), ..Threads::default() };
     }
     if threads.waiting.len() < threads.idle {
-        threads.waiting.push_back(Box::new(work));
+        threads.waiting.push_back(job);
         MORE.notify_one();
         return Ok(());
     }
     drop(threads);
     let thread = std::thread::Builder::new().name("tamis-merge".to_owned());
-    thread.spawn(move || work_on(Box::new(work))).map(drop)
+    thread.spawn(move || work_on(job)).map(drop)
 }
 
 /// Do what there is, and wait for more.
-fn work_on(first: Work) {
-    let mut work = Some(first);
-    while let Some(now) = work {
-        now();
-        work = next();
+fn work_on(mut job: Job) {
+    loop {
+        job();
+        let Some(next) = next() else { return };
+        job = next;
     }
 }
 
 /// What comes next; None if nothing has come for long.
-fn next() -> Option<Work> {
+fn next() -> Option<Job> {
     let mut threads = lock(&THREADS);
     threads.idle += 1;
     let waited = MORE.wait_timeout_while(threads, IDLE, |threads| threads.waiting.is_empty());
@@ -69,6 +70,7 @@ fn next() -> Option<Work> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
     use std::sync::mpsc::channel;
     use std::thread::{self, ThreadId};
 
@@ -90,7 +92,7 @@ mod tests {
             })
             .collect();
         // Other tests use these threads, too.
-        let different: std::collections::HashSet<_> = ids.iter().collect();
+        let different: HashSet<_> = ids.iter().collect();
         assert!(different.len() < 50 && !different.contains(&thread::current().id()), "{}", different.len());
     }
 
