@@ -194,6 +194,8 @@ impl<T> Generation<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{BuildHasherDefault, DefaultHasher};
+
     use super::*;
     use crate::testing::{fewer, or_few, rounds};
 
@@ -292,7 +294,10 @@ mod tests {
     fn as_many_names_as_can_be_stored_are_remembered() {
         let mut cache = TopicCache::<()>::new(2_000, 2_000);
         let count = or_few(1_000, 200);
-        let hashes: Vec<u64> = (0..count).map(|number| cache.hash(&name(number))).collect();
+        // The cache's own hashes differ from run to run. With some of them, 50 names share their positions with more
+        // than three others.
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        let hashes: Vec<u64> = (0..count).map(|number| hasher.hash_one(name(number))).collect();
         let offered_before = hashes.iter().filter(|hash| cache.was_offered(**hash)).count();
         assert!(offered_before < 5, "{offered_before}");
         let remembered = hashes.iter().filter(|hash| cache.was_offered(**hash)).count();
