@@ -150,7 +150,7 @@ def test_the_data_plane_is_told_at_every_look_what_the_process_has_more_than_at_
 FREED = """
 from tamis.broker import system
 
-system.return_large_allocations()
+system.let_memory_go_back()
 before = system.memory_bytes()
 kept = [b"x" * 200_000 + str(number).encode() for number in range(1_000)]
 assert system.memory_bytes() > before + 150 * 1024 * 1024

@@ -83,8 +83,8 @@ pub use streams::stream_record;
 use topology::Topology;
 use unique::Unique;
 
-/// The number of bindings of removed queues and exchanges that are taken away in one call, which takes 100 to 200 µs.
-const BINDINGS_AT_ONCE: usize = 100;
+/// The cost of taking away a binding of a removed queue or exchange.
+const SWEEP_STEPS: u32 = 6;
 
 /// The data plane. A process has one, and uses it from one thread.
 pub struct Broker {
@@ -176,6 +176,7 @@ impl Broker {
             || self.queues.has_relieved()
             || self.queues.has_unreachable()
             || self.queues.has_abandoned()
+            || self.topology.has_gone()
             || self.clients.has_orphans()
             || self.can_spill_entries()
             || (!self.is_stopping && self.queues.is_due(self.clock.now()))
@@ -200,7 +201,17 @@ impl Broker {
         self.go_on_with_commit();
         self.evict();
         self.letters.allow_many();
+        self.sweep_topology();
         self.finish();
+    }
+
+    /// Take away some bindings of removed queues and exchanges: as many as half of what is left of the turn has time for.
+    fn sweep_topology(&mut self) {
+        self.turn.begin();
+        let count = self.turn.left() / 2 / SWEEP_STEPS;
+        if self.topology.sweep(count as usize) {
+            self.turn.spend(count * SWEEP_STEPS);
+        }
     }
 
     /// Forget the cached permissions of this user, or of all users, because they have changed.
@@ -228,7 +239,6 @@ impl Broker {
         self.read_streams();
         self.send_letters();
         self.sweep();
-        self.topology.sweep(BINDINGS_AT_ONCE);
         self.spill_entries();
         self.record_settled();
         if self.durability.sync_settlements() {

@@ -31,7 +31,7 @@ use overview::ListPage;
 /// The number of bytes after which one call returns no further connection's output, and the time. The signatures of calls
 /// repeat the number.
 const OUTPUT_BYTES_AT_ONCE: usize = 1024 * 1024;
-const OUTPUT_TIME_AT_ONCE: Duration = Duration::from_millis(2);
+const OUTPUT_TIME_AT_ONCE: Duration = Duration::from_micros(250);
 
 /// Return the limits of the broker that no setting changes, by name.
 #[pyfunction]

@@ -76,7 +76,7 @@ class Server:
         self._is_first_start = self._users_file.make_first(config.vhosts, folder.has_records)
         self._users = UsersWatch(self._users_file, config, log)
         rules = Rules(self._users.initial, config.store)
-        system.return_large_allocations()
+        system.let_memory_go_back()
         self._sockets_max, self._streams_max = system.allow_files(
             config.limits.connections, config.limits.streams, folder.stream_count
         )

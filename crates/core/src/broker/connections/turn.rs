@@ -21,6 +21,8 @@ const LATE_PART: u32 = 64;
 const READERS_PART: u32 = 8;
 /// The part of a round, and of what readers have in it, while a client publishes now and then and waits for the answer.
 const ATTENTIVE_PART: u32 = 16;
+/// The part that other work has then of its time in a call.
+const ATTENTIVE_TIME_PART: Micros = 4;
 /// The most steps that a read of such a client takes, and the number of such reads in succession by which it is known. One
 /// that publishes a lot has a small read now and then, too.
 const ATTENTIVE_STEPS: u32 = 256;
@@ -113,6 +115,11 @@ impl Turn {
     /// The steps of this turn so far.
     pub fn spent(&self) -> u32 {
         self.spent
+    }
+
+    /// The steps that are left in this turn.
+    pub fn left(&self) -> u32 {
+        self.allowance.saturating_sub(self.spent)
     }
 
     /// Use up the cost of a method.
@@ -218,6 +225,11 @@ impl Turn {
     /// Whether somebody has published a little of late, and waits for the answer: then rounds are short.
     pub fn is_attentive(&self) -> bool {
         self.calm_rounds < CALM_ROUNDS
+    }
+
+    /// A limit of time for work that begins now and has a budget of its own: a part of it while a client waits.
+    pub fn short_time_limit(&self, limit_us: Micros) -> TimeLimit {
+        self.time_limit(if self.is_attentive() { limit_us / ATTENTIVE_TIME_PART } else { limit_us })
     }
 
     /// A limit of time for work that begins now and has a budget of its own.

@@ -123,7 +123,7 @@ impl Broker {
         if !self.letters.are_waiting() || self.turn.is_round_over() && self.letters.let_others_pass() {
             return;
         }
-        let limit = self.turn.time_limit(LETTERS_US);
+        let limit = self.turn.short_time_limit(LETTERS_US);
         while steps > 0 && self.letters.are_waiting() && !limit.is_reached() {
             if !self.has_room_for_letters() {
                 return self.letters.stall();

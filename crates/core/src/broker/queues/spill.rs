@@ -117,7 +117,7 @@ impl Broker {
         }
         let others = self.memory_bytes() - self.queues.chunks().resident_bytes();
         let enough = self.options.memory_bytes_max / 2;
-        let limit = self.turn.time_limit(CHUNKS_US);
+        let limit = self.turn.short_time_limit(CHUNKS_US);
         let is_wanted = |bytes| others + bytes > enough && !limit.is_reached();
         if let Err(reason) = self.queues.spill(CHUNKS_AT_ONCE, is_wanted) {
             self.events.push(Event::SpillFailed { reason: reason.to_string() });
@@ -151,7 +151,7 @@ impl Broker {
 
     /// Release some of the entries that nobody can reach.
     pub(crate) fn sweep(&mut self) {
-        let limit = self.turn.time_limit(UNREACHABLE_US);
+        let limit = self.turn.short_time_limit(UNREACHABLE_US);
         for _ in 0..UNREACHABLE_AT_ONCE {
             if limit.is_reached() {
                 return;

@@ -2,7 +2,7 @@
 
 use super::client::{TestBroker, bodies, closed, names, published, table};
 use super::memory::rest;
-use crate::amqp::method::{BasicConsume, ExchangeDeclare, QueueBind, QueueDeclare};
+use crate::amqp::method::{BasicConsume, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete};
 use crate::amqp::{FieldValue, PropertyFields, RawTable};
 use crate::broker::{BrokerOptions, ConnectionId};
 use crate::testing::or_few;
@@ -191,6 +191,26 @@ fn a_turn_ends_in_time_though_its_steps_take_long() {
         bound(&world, "bound")
     });
     assert!(done[0] > 400 && done[1] < 50, "{done:?} bindings in the first turn");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn bindings_of_a_deleted_queue_go_in_turns_until_none_is_left() {
+    let mut world = TestBroker::default();
+    let id = world.connect();
+    world.declare(id, "bound");
+    world.broker.receive(id, &binds("bound", 5_000), 0);
+    rest(&mut world);
+    assert_eq!(bound(&world, "bound"), 5_000);
+    world.ask(id, 1, QueueDelete { queue: "bound", ..Default::default() });
+    let mut turns = 0;
+    while world.broker.has_work() {
+        world.broker.work(0);
+        turns += 1;
+        assert!(turns < 100, "it ends");
+    }
+    assert!(turns > 5, "{turns}: no call takes all of them");
+    assert!(!world.broker.topology().has_gone());
 }
 
 #[test]

@@ -60,8 +60,13 @@ impl Topology {
         self.sweep(STEP);
     }
 
-    /// Take away about `count_max` bindings of what was removed. True while there are more: call it again when there is time,
-    /// as with every tick. It has no visible effect. Cost: a microsecond or two each.
+    /// Whether bindings of what was removed remain: then call [`Topology::sweep`] when there is time.
+    pub fn has_gone(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
+    /// Take away about `count_max` bindings of what was removed. True while there are more. It has no visible effect. Cost: a
+    /// microsecond or two each.
     pub fn sweep(&mut self, count_max: usize) -> bool {
         for _ in 0..count_max {
             if let Some(&(id, end)) = self.gone.exchanges.last() {

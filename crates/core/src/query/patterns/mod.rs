@@ -4,3 +4,4 @@ mod bounded_search;
 pub mod like;
 pub mod pattern;
 pub(crate) mod regex_needles;
+mod shared_patterns;

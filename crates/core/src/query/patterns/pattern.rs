@@ -1,6 +1,7 @@
-//! A regular expression of a query: compiled once, shared by all copies of the query.
+//! A regular expression of a query: compiled once, shared by all queries that have it.
 
 use std::error::Error;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use regex_automata::meta::Regex;
@@ -8,7 +9,7 @@ use regex_automata::nfa::thompson::{BuildError, Config, NFA, WhichCaptures};
 use regex_automata::util::syntax;
 
 use super::bounded_search::BoundedSearch;
-use super::regex_needles;
+use super::{regex_needles, shared_patterns};
 use crate::allowance::{Allowance, REGEX_NS};
 
 /// A regular expression with linear time and a compiled size of at most 1 MiB. Two are equal when their patterns are.
@@ -19,14 +20,30 @@ use crate::allowance::{Allowance, REGEX_NS};
 pub struct Pattern(Arc<CompiledPattern>);
 
 #[derive(Debug)]
-struct CompiledPattern {
-    text: Box<str>,
+pub(super) struct CompiledPattern {
+    pub(super) text: Box<str>,
     program: NFA,
+    /// The smallest limit within which the program was made, and the largest within which it was not.
+    made_within: AtomicUsize,
+    not_made_within: AtomicUsize,
     /// For texts without a time limit, and for places; made when it is first needed.
     regex: OnceLock<Regex>,
     /// For texts whose search has a time limit; made when it is first needed.
     bounded: OnceLock<BoundedSearch>,
     needles: OnceLock<Option<Vec<String>>>,
+}
+
+impl CompiledPattern {
+    /// The most memory that it takes, with that for searching.
+    pub(super) fn bytes(&self) -> usize {
+        Pattern::PROGRAMS * self.program.memory_usage() + 2 * self.text.len() + BoundedSearch::BYTES_MIN
+    }
+}
+
+impl Drop for CompiledPattern {
+    fn drop(&mut self) {
+        shared_patterns::forget(self);
+    }
 }
 
 impl PartialEq for Pattern {
@@ -53,21 +70,43 @@ impl Pattern {
     }
 
     /// [`Self::new`]; None when its [`Self::bytes`] are certainly more than `bytes_max`. Nothing much larger is ever
-    /// allocated. Cost: about 8 ms for each MiB of the program.
+    /// allocated. Cost: about 8 ms for each MiB of the program; next to nothing for one that another query has or had of late.
     ///
     /// # Errors
     /// Those of [`Self::new`].
     pub fn within(pattern: &str, bytes_max: usize) -> Result<Option<Self>, String> {
         let size = (bytes_max / Self::PROGRAMS).min(Self::COMPILED_BYTES_MAX);
+        let known = shared_patterns::find(pattern);
+        // What is accepted must not depend on who else has it.
+        if let Some(known) = &known {
+            if size >= known.made_within.load(Ordering::Relaxed) {
+                return Ok(Some(Self(Arc::clone(known))));
+            }
+            if size <= known.not_made_within.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+        }
         let config = Config::new().which_captures(WhichCaptures::None).nfa_size_limit(Some(size));
         let program = match NFA::compiler().configure(config).syntax(syntax_config()).build(pattern) {
             Ok(program) => program,
             Err(error) if error.size_limit().is_none() => return Err(reason(&error)),
-            Err(_) if size < Self::COMPILED_BYTES_MAX => return Ok(None),
+            Err(_) if size < Self::COMPILED_BYTES_MAX => {
+                if let Some(known) = known {
+                    known.not_made_within.fetch_max(size, Ordering::Relaxed);
+                }
+                return Ok(None);
+            }
             Err(_) => return Err(Self::too_large()),
         };
+        if let Some(known) = known {
+            known.made_within.fetch_min(size, Ordering::Relaxed);
+            return Ok(Some(Self(known)));
+        }
         let (regex, bounded, needles) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Ok(Some(Self(Arc::new(CompiledPattern { text: pattern.into(), program, regex, bounded, needles }))))
+        let (made_within, not_made_within) = (AtomicUsize::new(size), AtomicUsize::new(0));
+        let text = pattern.into();
+        let compiled = CompiledPattern { text, program, made_within, not_made_within, regex, bounded, needles };
+        Ok(Some(Self(shared_patterns::share(compiled))))
     }
 
     fn too_large() -> String {
@@ -120,7 +159,7 @@ impl Pattern {
     /// The most memory that the compiled expression takes, with that for searching.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        Self::PROGRAMS * self.0.program.memory_usage() + self.0.text.len() + BoundedSearch::BYTES_MIN
+        self.0.bytes()
     }
 
     /// The worst time per byte of a text, in nanoseconds: a new state of the automaton for each byte.
@@ -175,6 +214,20 @@ mod tests {
                 let within = pattern.is_match_within(haystack, &allowance);
                 assert_eq!(within, Some(pattern.is_match(haystack)), "{text} in {haystack:?}");
             }
+        }
+    }
+
+    #[test]
+    fn what_is_accepted_does_not_depend_on_who_else_has_it() {
+        let sizes = (0..40).map(|step| 1_000 + step * 1_000);
+        let accepts = |size| Pattern::within(r"[a-f]{20}\d{3}", size).expect("a pattern").is_some();
+        let alone: Vec<bool> = sizes.clone().map(accepts).collect();
+        assert!(alone.contains(&true) && alone.contains(&false), "{alone:?}");
+        let _held = pattern(r"[a-f]{20}\d{3}");
+        for order in [sizes.clone().collect::<Vec<_>>(), sizes.rev().collect()] {
+            let beside: Vec<bool> = order.iter().copied().map(accepts).collect();
+            let expected: Vec<bool> = order.iter().map(|size| alone[size / 1_000 - 1]).collect();
+            assert_eq!(beside, expected);
         }
     }
 
