@@ -141,7 +141,8 @@ def _limit(path: Path) -> int | None:
 def let_memory_go_back() -> None:
     """Let the allocator map large allocations one by one, and join small ones that are freed at once.
 
-    It would join them all together later, hundreds of thousands of them in 2 ms and more. Without glibc nothing happens.
+    Otherwise it joins them all later, hundreds of thousands at a time, which takes 2 ms and more. Without glibc
+    nothing happens.
     """
     if mallopt := getattr(_libc(), "mallopt", None):
         mallopt(FAST_BYTES_MAX, 0)

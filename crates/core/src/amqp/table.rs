@@ -1,4 +1,4 @@
-//! Field tables as values: made for encoding, or decoded whole from a [`RawTable`](super::raw_table::RawTable).
+//! Field tables as values: made for encoding, or decoded whole from a [`RawTable`].
 
 use super::raw_table::{RawTable, TABLE_DEPTH_MAX};
 use super::short_string::{SHORT_SIZE_BYTES_MAX, put_short};
