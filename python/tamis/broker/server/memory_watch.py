@@ -9,8 +9,8 @@ import time
 from tamis._core import Broker
 from tamis.broker import system
 
-UNUSED_BYTES_MIN = 24 * 1024 * 1024
-"""Memory that is worth giving back. The event loop waits meanwhile: 4 to 8 ms for so much, 30 ms and more for 100 MiB.
+UNUSED_BYTES_MIN = 12 * 1024 * 1024
+"""Memory that is worth giving back. The event loop waits meanwhile: 2 to 7 ms for so much, 30 ms and more for 100 MiB.
 So it is done as soon as there is so much."""
 LOOK_S = 0.02
 """Minimum time between two looks while the data plane works: it frees about so much in that time."""
