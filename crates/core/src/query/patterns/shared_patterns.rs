@@ -33,7 +33,7 @@ pub(super) fn find(text: &str) -> Option<Arc<CompiledPattern>> {
     lock(&SHARED).by_text.get(text)?.upgrade()
 }
 
-/// Let other queries have an expression. Where two threads compile one at a time, they get that of the last.
+/// Let other queries have an expression. If two threads compile the same, later queries get that of the last.
 pub(super) fn share(pattern: CompiledPattern) -> Arc<CompiledPattern> {
     let (text, pattern) = (pattern.text.clone(), Arc::new(pattern));
     let mut shared = lock(&SHARED);
@@ -73,6 +73,9 @@ impl SharedPatterns {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+    use std::time::{Duration, Instant};
+
     use super::super::pattern::Pattern;
     use super::*;
 
@@ -80,14 +83,16 @@ mod tests {
         Pattern::new(text).expect("a pattern")
     }
 
-    fn is_known(text: &str) -> bool {
-        lock(&SHARED).by_text.contains_key(text)
-    }
-
-    /// Compile as many others as stay.
-    fn displace(name: &str) {
+    /// Compile as many others as stay, and wait until nothing is left of `text`: other tests, which run beside this one, drop
+    /// what they have displaced as well.
+    fn displace(text: &str) {
         for number in 0..RECENT_MAX {
-            drop(pattern(&format!("{name} {number}")));
+            drop(pattern(&format!("beside {text} {number}")));
+        }
+        let until = Instant::now() + Duration::from_secs(10);
+        while lock(&SHARED).by_text.contains_key(text) {
+            assert!(Instant::now() < until, "'{text}' is still there");
+            thread::yield_now();
         }
     }
 
@@ -97,30 +102,35 @@ mod tests {
         let (first, second) = (pattern(text), pattern(text));
         assert!(std::ptr::eq(first.as_str(), second.as_str()), "one text, so one expression");
         drop(first);
-        displace("others of the first test");
-        assert!(is_known(text), "the second has it");
+        displace("some other");
+        assert!(find(text).is_some(), "the second has it");
         drop(second);
-        assert!(!is_known(text), "nothing is left of it");
+        displace(text);
     }
 
     #[test]
-    fn those_that_came_last_stay_as_far_as_their_memory_goes() {
-        let text = "what comes again (soon|late)";
-        drop(pattern(text));
-        assert!(is_known(text));
-        displace("others of the second test");
-        assert!(!is_known(text));
-        // Each of them takes a tenth of the memory, and a tenth of 64 would be too many.
-        (1..=30).for_each(|number| drop(pattern(&format!(r"\w{{10}}{number}"))));
-        let shared = lock(&SHARED);
-        assert!(shared.recent.len() < RECENT_MAX && shared.recent_bytes <= RECENT_BYTES_MAX);
-        assert_eq!(shared.recent_bytes, shared.recent.iter().map(|pattern| pattern.bytes()).sum::<usize>());
+    fn those_that_came_last_stay_as_far_as_their_number_and_memory_go() {
+        let mut shared = SharedPatterns::default();
+        // 20 of the large ones take more memory than there may be, and 100 of the small ones are too many.
+        let texts =
+            (0..20).map(|number| format!(r"\w{{10}}{number}")).chain((0..100).map(|number| format!("a{number}")));
+        let mut sizes = Vec::new();
+        for text in texts {
+            let held = pattern(&text);
+            drop(shared.keep(&find(held.as_str()).expect("held")));
+            let last = shared.recent.back().expect("the last stays");
+            assert_eq!(&*last.text, text);
+            assert_eq!(shared.recent_bytes, shared.recent.iter().map(|pattern| pattern.bytes()).sum::<usize>());
+            assert!(shared.recent_bytes <= RECENT_BYTES_MAX);
+            sizes.push(shared.recent.len());
+        }
+        assert!(sizes[19] < 20 && sizes[119] == RECENT_MAX, "{sizes:?}");
     }
 
     #[test]
     fn many_threads_that_compile_and_drop_the_same_leave_nothing() {
         let text = "many (threads|hands) have [it]+";
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for thread in 0..4 {
                 scope.spawn(move || {
                     for round in 0..20 {
@@ -130,7 +140,6 @@ mod tests {
                 });
             }
         });
-        displace("others of the third test");
-        assert!(!is_known(text));
+        displace(text);
     }
 }
