@@ -719,6 +719,11 @@ class Broker:
     def disconnect(self, connection: int, now_us: int) -> None:
         """Remove a connection whose socket is closed."""
 
+    def is_attentive(self) -> bool:
+        """Return whether a client has published a little of late and waits for the answer: then turns are short.
+
+        Cost: some nanoseconds."""
+
     def set_writable(self, connection: int, is_writable: bool) -> None:
         """Set whether the socket takes bytes. While it does not, nothing is delivered to the connection."""
 

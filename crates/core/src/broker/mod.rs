@@ -187,6 +187,12 @@ impl Broker {
             || self.disk_waits.are_due(self.clock.now())
     }
 
+    /// Whether a client has published a little of late and waits for the answer: then whoever calls does little at once.
+    #[must_use]
+    pub fn is_attentive(&self) -> bool {
+        self.turn.is_attentive()
+    }
+
     /// Go on with work that was put off, for some milliseconds, and expire what is due. Call it when [`Broker::has_work`],
     /// and at the time that [`Broker::take_alarm`] has told.
     pub fn work(&mut self, now: Micros) {

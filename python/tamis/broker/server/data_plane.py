@@ -23,12 +23,14 @@ READ_BYTES = 256 * 1024
 """Size of the buffer that all connections share: every read is handed over before the next one begins."""
 CONNECTION_BYTES = 8 * 1024
 """Memory of a connection outside the data plane: its transport, its socket, and what belongs to them."""
-TURN_BYTES_MAX = 1 << 20
+TURN_BYTES_MAX = 3 << 20
 """Output that is handed to sockets in one turn of the event loop, about. The system copies it when the turn ends."""
+ATTENTIVE_PART = 3
+"""The part of it while a client waits for its answer."""
 WRITE_BYTES = 4096
 """The bytes for which each write counts beside its own: it takes as long as copying them."""
-ROUND_BYTES = TURN_BYTES_MAX // 2
-"""The bytes for which each further round of output counts at least: to make it takes up to 0.25 ms."""
+ROUND_BYTES = TURN_BYTES_MAX // ATTENTIVE_PART // 2
+"""The bytes for which each further round of output counts then: to make it takes up to 0.25 ms."""
 ALARM_S_MIN, ALARM_S_MAX = 0.001, 3600.0
 """Shortest and longest sleep until something expires: what expires in the same millisecond is done in one call."""
 
@@ -107,7 +109,8 @@ class DataPlane:
         try:
             while self._write_round(output) and self._room_bytes:
                 output = self.broker.take_output(self._room_bytes)
-                self._room_bytes = max(0, self._room_bytes - ROUND_BYTES)
+                if self.broker.is_attentive():
+                    self._room_bytes = max(0, self._room_bytes - ROUND_BYTES)
         finally:
             self._is_writing = False
         # What waits is written when the sockets have been looked after.
@@ -139,7 +142,7 @@ class DataPlane:
     def _next_turn(self) -> None:
         """Write on, in another turn of the event loop."""
         self._is_turn_scheduled = False
-        self._room_bytes = TURN_BYTES_MAX
+        self._room_bytes = TURN_BYTES_MAX // (ATTENTIVE_PART if self.broker.is_attentive() else 1)
         self.flush()
 
     def _set_alarm(self, alarm_us: int) -> None:
