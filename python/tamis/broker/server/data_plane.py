@@ -27,10 +27,10 @@ TURN_BYTES_MAX = 3 << 20
 """Output that is handed to sockets in one turn of the event loop, about. The system copies it when the turn ends."""
 ATTENTIVE_PART = 3
 """The part of it while a client waits for its answer."""
+ROUND_BYTES = TURN_BYTES_MAX // ATTENTIVE_PART // 2
+"""The bytes for which each further round of output counts while a client waits: to make it takes up to 0.25 ms."""
 WRITE_BYTES = 4096
 """The bytes for which each write counts beside its own: it takes as long as copying them."""
-ROUND_BYTES = TURN_BYTES_MAX // ATTENTIVE_PART // 2
-"""The bytes for which each further round of output counts then: to make it takes up to 0.25 ms."""
 ALARM_S_MIN, ALARM_S_MAX = 0.001, 3600.0
 """Shortest and longest sleep until something expires: what expires in the same millisecond is done in one call."""
 

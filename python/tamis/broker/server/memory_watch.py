@@ -17,7 +17,7 @@ LOOK_S = 0.02
 SHARE = 0.01
 """The share of the time that giving memory back may take."""
 AT_ONCE_S = 0.2
-"""The time that it may take at once, after a time without it: that of about 0.8 GiB."""
+"""The time that it may take at once, after a time without it: that of about 0.5 GiB."""
 
 
 def room_bytes(limit: int) -> int:

@@ -18,6 +18,14 @@ fn binds(queue: &str, count: usize) -> Vec<u8> {
     bytes
 }
 
+/// A connection that asks for so many bindings of its queue `bound`, in one read.
+fn ask_for_bindings(world: &mut TestBroker, count: usize) -> ConnectionId {
+    let id = world.connect();
+    world.declare(id, "bound");
+    world.broker.receive(id, &binds("bound", count), 0);
+    id
+}
+
 /// How many bindings lead to the queue `name`.
 fn bound(world: &TestBroker, name: &str) -> usize {
     let topology = world.broker.topology();
@@ -33,9 +41,7 @@ fn has_more(world: &TestBroker, id: ConnectionId) -> bool {
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn a_read_with_thousands_of_bindings_is_done_a_little_at_a_time() {
     let mut world = TestBroker::default();
-    let id = world.connect();
-    world.declare(id, "bound");
-    world.broker.receive(id, &binds("bound", 5_000), 0);
+    let id = ask_for_bindings(&mut world, 5_000);
     let (mut before, mut turns) = (0, 1);
     loop {
         let now = bound(&world, "bound");
@@ -185,9 +191,7 @@ fn a_turn_ends_in_time_though_its_steps_take_long() {
     let done = CLOCKS.map(|clock| {
         let mut world = TestBroker::default();
         world.broker.measure_turns(clock);
-        let id = world.connect();
-        world.declare(id, "bound");
-        world.broker.receive(id, &binds("bound", 500), 0);
+        ask_for_bindings(&mut world, 500);
         bound(&world, "bound")
     });
     assert!(done[0] > 400 && done[1] < 50, "{done:?} bindings in the first turn");
@@ -197,9 +201,7 @@ fn a_turn_ends_in_time_though_its_steps_take_long() {
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn bindings_of_a_deleted_queue_go_in_turns_until_none_is_left() {
     let mut world = TestBroker::default();
-    let id = world.connect();
-    world.declare(id, "bound");
-    world.broker.receive(id, &binds("bound", 5_000), 0);
+    let id = ask_for_bindings(&mut world, 5_000);
     rest(&mut world);
     assert_eq!(bound(&world, "bound"), 5_000);
     world.ask(id, 1, QueueDelete { queue: "bound", ..Default::default() });

@@ -34,6 +34,18 @@ pub(super) struct CompiledPattern {
 }
 
 impl CompiledPattern {
+    /// Whether the program is made within this limit; None when that is not known. What is accepted must not depend on who
+    /// else has it.
+    fn is_made_within(&self, size: usize) -> Option<bool> {
+        if size >= self.made_within.load(Ordering::Relaxed) {
+            Some(true)
+        } else if size <= self.not_made_within.load(Ordering::Relaxed) {
+            Some(false)
+        } else {
+            None
+        }
+    }
+
     /// The most memory that it takes, with that for searching.
     pub(super) fn bytes(&self) -> usize {
         Pattern::PROGRAMS * self.program.memory_usage() + 2 * self.text.len() + BoundedSearch::BYTES_MIN
@@ -77,14 +89,10 @@ impl Pattern {
     pub fn within(pattern: &str, bytes_max: usize) -> Result<Option<Self>, String> {
         let size = (bytes_max / Self::PROGRAMS).min(Self::COMPILED_BYTES_MAX);
         let known = shared_patterns::find(pattern);
-        // What is accepted must not depend on who else has it.
-        if let Some(known) = &known {
-            if size >= known.made_within.load(Ordering::Relaxed) {
-                return Ok(Some(Self(Arc::clone(known))));
-            }
-            if size <= known.not_made_within.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
+        if let Some(known) = &known
+            && let Some(is_made) = known.is_made_within(size)
+        {
+            return Ok(is_made.then(|| Self(Arc::clone(known))));
         }
         let config = Config::new().which_captures(WhichCaptures::None).nfa_size_limit(Some(size));
         let program = match NFA::compiler().configure(config).syntax(syntax_config()).build(pattern) {
