@@ -56,6 +56,12 @@ def texts(folder: Path, expression: str) -> list[str]:
     return ["\n".join(line.rstrip() for line in text.splitlines()) for text in contents]
 
 
+def bundled(folder: Path, name: str) -> list[str]:
+    """Return the licence texts of a library in another language that a crate carries in a folder of its own."""
+    folders = sorted(path for path in folder.iterdir() if path.is_dir()) if name.endswith("-sys") else []
+    return [text for inner in folders for text in texts(inner, "")]
+
+
 def collect(metadata: dict[str, Any], allowed: set[str]) -> tuple[str, list[str]]:
     """Return the content of the file, in which each text occurs once with its crates, and a list of faults."""
     users: dict[str, list[str]] = {}
@@ -64,10 +70,11 @@ def collect(metadata: dict[str, Any], allowed: set[str]) -> tuple[str, list[str]
         name, expression = f"{package['name']} {package['version']}", package["license"] or ""
         if not expression or not is_allowed(expression, allowed):
             faults.append(f"{name}: the licence '{expression}' is not in the list of deny.toml")
-        licences = texts(Path(package["manifest_path"]).parent, expression)
+        folder = Path(package["manifest_path"]).parent
+        licences = texts(folder, expression)
         if not licences:
             faults.append(f"{name}: the package carries no licence text")
-        for text in licences:
+        for text in licences + bundled(folder, package["name"]):
             users.setdefault(text, []).append(f"{name} ({expression})")
     parts = [f"{'=' * 100}\n" + "\n".join(names) + f"\n{'-' * 100}\n{text}\n" for text, names in users.items()]
     return "\n".join([HEAD, *parts]), faults

@@ -33,6 +33,7 @@ __all__ = [
     "compile_query",
     "contains",
     "fields",
+    "give_memory_back",
     "journal_kind",
     "near",
     "opaque",
@@ -500,6 +501,19 @@ def stream_message(
     Raises:
         ValueError: the record is of another kind, or no message, or its properties nest deeper than 100 or take more
             than 16 MiB."""
+
+def give_memory_back(kept_ms: int) -> None:
+    """Let a thread of the allocator give freed memory back to the system, from now on.
+
+    Otherwise whoever allocates does it on the way, ten seconds after the memory was freed. To give back 12 MiB takes
+    2 to 7 ms.
+
+    Args:
+        kept_ms: how long freed memory is kept for the next allocation, in milliseconds. It goes back bit by bit in that
+            time.
+
+    Raises:
+        OSError: the allocator cannot start the thread."""
 
 LANGUAGES: tuple[str, ...]
 

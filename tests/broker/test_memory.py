@@ -11,7 +11,7 @@ import pytest
 
 from tamis.broker import system
 from tamis.broker.config import LimitsConfig
-from tamis.broker.server import memory_watch
+from tamis.broker.server import data_plane
 
 MIB = 1 << 20
 
@@ -55,8 +55,8 @@ def test_groups_of_version_1_are_read_and_their_root_in_a_container(tmp_path: Pa
 
 def test_the_process_itself_counts_but_never_takes_more_than_half(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "memory_bytes", lambda: 60 * MIB)
-    assert memory_watch.room_bytes(1024 * MIB) == 964 * MIB
-    assert memory_watch.room_bytes(80 * MIB) == 40 * MIB
+    assert data_plane.room_bytes(1024 * MIB) == 964 * MIB
+    assert data_plane.room_bytes(80 * MIB) == 40 * MIB
 
 
 def test_the_default_is_half_of_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,87 +64,6 @@ def test_the_default_is_half_of_what_there_is(monkeypatch: pytest.MonkeyPatch) -
     assert LimitsConfig().memory_bytes == 256 * MIB
     monkeypatch.setattr(system, "memory_limit_bytes", lambda: 20 * MIB)
     assert LimitsConfig().memory_bytes == 16 * MIB
-
-
-class FakeBroker:
-    """A data plane that counts some memory."""
-
-    counted = 0
-    of_process = 0
-
-    def note_process_memory(self, size_bytes: int) -> None:
-        """Keep what it is told."""
-        self.of_process = size_bytes
-
-    def memory_counted_bytes(self) -> int:
-        """Return what it counts."""
-        return self.counted
-
-
-def test_memory_goes_back_once_when_much_of_it_is_unused(monkeypatch: pytest.MonkeyPatch) -> None:
-    resident = [100 * MIB]
-    given_back = []
-
-    def give_back() -> None:
-        given_back.append(resident[0])
-        resident[0] = 120 * MIB
-
-    monkeypatch.setattr(system, "memory_bytes", lambda: resident[0])
-    monkeypatch.setattr(system, "give_memory_back", give_back)
-    broker = FakeBroker()
-    watch = memory_watch.MemoryWatch(broker, 0)  # type: ignore[arg-type]
-    watch.check(0)
-    resident[0], broker.counted = 900 * MIB, 790 * MIB
-    watch.check(10)
-    assert not given_back, "what counts is used"
-    broker.counted = 0
-    watch.check(10.1)
-    assert given_back == [900 * MIB], "it is not left for later: much of it takes long"
-    for second in range(100, 200):
-        watch.check(second)
-    assert len(given_back) == 1, "what could not be given back is not tried again and again"
-    resident[0] = 300 * MIB
-    watch.check(300)
-    assert len(given_back) == 2
-
-
-def test_while_the_data_plane_works_it_looks_often_and_gives_back_for_a_hundredth_of_the_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    resident, given_back, clock = [100 * MIB], [], [0.0]
-
-    def give_back() -> None:
-        given_back.append(resident[0])
-        clock[0] += 0.05
-        resident[0] = 100 * MIB
-
-    monkeypatch.setattr(system, "memory_bytes", lambda: resident[0])
-    monkeypatch.setattr(system, "give_memory_back", give_back)
-    monkeypatch.setattr(memory_watch.time, "perf_counter", lambda: clock[0])
-    watch = memory_watch.MemoryWatch(FakeBroker(), 0)  # type: ignore[arg-type]
-    watch.check(0)
-    resident[0] = 200 * MIB
-    watch.check_again(0.01)
-    assert not given_back, "it has just looked"
-    for piece in range(1, 9):
-        resident[0] = 200 * MIB
-        watch.check_again(piece * 0.03)
-    assert len(given_back) == 5, "0.2 s at once, and what was left of them"
-    for second in range(1, 11):
-        resident[0] = 200 * MIB
-        watch.check(second)
-    assert len(given_back) == 6, "ten seconds give 0.1 s, and half of that was owed"
-
-
-def test_the_data_plane_is_told_at_every_look_what_the_process_has_more_than_at_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    broker = FakeBroker()
-    watch = memory_watch.MemoryWatch(broker, 60 * MIB)  # type: ignore[arg-type]
-    for now_s, resident in ((1.0, 100 * MIB), (1.1, 160 * MIB), (1.2, 50 * MIB)):
-        monkeypatch.setattr(system, "memory_bytes", lambda resident=resident: resident)
-        watch.check(now_s)
-        assert broker.of_process == max(resident - 60 * MIB, 0)
 
 
 FREED = """
@@ -155,11 +74,33 @@ before = system.memory_bytes()
 kept = [b"x" * 200_000 + str(number).encode() for number in range(1_000)]
 assert system.memory_bytes() > before + 150 * 1024 * 1024
 kept.clear()
-system.give_memory_back()
 assert system.memory_bytes() < before + 50 * 1024 * 1024
 """
 
 
-def test_the_allocator_gives_back_what_python_freed() -> None:
+def test_the_allocator_of_python_gives_back_what_is_freed() -> None:
     """In a new process: this one may have room from earlier tests."""
     subprocess.run([sys.executable, "-c", FREED], check=True)
+
+
+ENGINE_FREED = """
+import time
+import tamis
+from tamis.broker import system
+
+system.let_memory_go_back()
+before = system.memory_bytes()
+engine = tamis.Engine()
+engine.add_many((number, tamis.selector(f"a > {number} AND b = 'text {number}'")) for number in range(100_000))
+taken = system.memory_bytes() - before
+assert taken > 20 * 1024 * 1024, taken
+del engine
+end = time.monotonic() + 30
+while (left := system.memory_bytes() - before) > taken / 2 and time.monotonic() < end:
+    time.sleep(0.05)
+assert left <= taken / 2, (left, taken)
+"""
+
+
+def test_the_allocator_of_the_core_gives_back_what_is_freed_while_nothing_else_happens() -> None:
+    subprocess.run([sys.executable, "-c", ENGINE_FREED], check=True)

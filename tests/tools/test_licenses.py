@@ -71,3 +71,20 @@ def test_each_text_stands_once_and_builds_and_tests_do_not_count(tmp_path: Path)
         "three 1.0: the package carries no licence text",
         "two 1.0: the licence 'GPL-3.0' is not in the list of deny.toml",
     ]
+
+
+def test_the_licence_of_a_library_inside_a_crate_is_given_too(tmp_path: Path) -> None:
+    packages = [
+        package(tmp_path, "tamis-python", "MIT") | {"source": None},
+        package(tmp_path, "alloc-sys", "MIT", "of the crate"),
+    ]
+    (tmp_path / "alloc-sys" / "alloc").mkdir()
+    (tmp_path / "alloc-sys" / "alloc" / "COPYING").write_text("of the library")
+    nodes = [
+        {"id": "tamis-python", "deps": [{"pkg": "alloc-sys", "dep_kinds": [{"kind": None}]}]},
+        {"id": "alloc-sys", "deps": []},
+    ]
+    content, faults = collect({"packages": packages, "resolve": {"nodes": nodes}}, ALLOWED)
+    assert not faults
+    assert "of the crate" in content
+    assert "of the library" in content

@@ -13,6 +13,7 @@ mod engine;
 mod errors;
 mod journal;
 mod keys;
+mod memory;
 mod opaque;
 mod query;
 mod report;
@@ -33,6 +34,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<journal::PyJournalReader>()?;
     module.add_function(wrap_pyfunction!(broker::broker_limits, module)?)?;
     module.add_function(wrap_pyfunction!(arrow::read_messages, module)?)?;
+    module.add_function(wrap_pyfunction!(memory::give_memory_back, module)?)?;
     module.add_function(wrap_pyfunction!(query::selector, module)?)?;
     module.add_function(wrap_pyfunction!(query::boolean, module)?)?;
     module.add_function(wrap_pyfunction!(query::topic, module)?)?;

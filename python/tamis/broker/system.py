@@ -11,6 +11,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from tamis._core import give_memory_back
+
+KEPT_MS = 1_000
+"""How long the core keeps what is freed. What is kept longer is there when it is needed again, and counts meanwhile."""
 NICENESS = 10
 """Niceness of threads that verify passwords. With more, one that holds the interpreter's lock would wait too long."""
 CGROUPS = Path("/sys/fs/cgroup")
@@ -139,22 +143,15 @@ def _limit(path: Path) -> int | None:
 
 
 def let_memory_go_back() -> None:
-    """Let the allocator map large allocations one by one, and join small ones that are freed at once.
+    """Let the allocators give back what is freed, without a stop.
 
-    Otherwise it joins them all later, hundreds of thousands at a time, which takes 2 ms and more. Without glibc
-    nothing happens.
+    That of the core has a thread for it. That of Python, where it is glibc's, maps large allocations one by one, and
+    joins small ones as soon as they are freed. Otherwise it joins them all later, hundreds of thousands at a time,
+    which takes 2 ms and more.
     """
-    if mallopt := getattr(_libc(), "mallopt", None):
+    give_memory_back(KEPT_MS)
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if mallopt := getattr(libc, "mallopt", None):
         mallopt(FAST_BYTES_MAX, 0)
         mallopt(MMAP_THRESHOLD, MMAP_BYTES_MIN)
         mallopt(TRIM_THRESHOLD, TRIM_BYTES_MIN)
-
-
-def give_memory_back() -> None:
-    """Give what is free back to the system. Without glibc nothing happens."""
-    if malloc_trim := getattr(_libc(), "malloc_trim", None):
-        malloc_trim(0)
-
-
-def _libc() -> ctypes.CDLL | None:
-    return ctypes.CDLL(None) if sys.platform == "linux" else None

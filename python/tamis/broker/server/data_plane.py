@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from tamis._core import Broker
 from tamis.broker import system
 from tamis.broker.config import BrokerConfig
 from tamis.broker.rules import Rules
-from tamis.broker.server.memory_watch import room_bytes
 
 if TYPE_CHECKING:
     from tamis._core import _BrokerOutput
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
 
 READ_BYTES = 256 * 1024
 """Size of the buffer that all connections share: every read is handed over before the next one begins."""
+ATTENTIVE_READ_BYTES = 64 * 1024
+"""The part of it that is read into while a client waits for its answer: 256 KiB of a large message take 0.3 ms."""
 CONNECTION_BYTES = 8 * 1024
 """Memory of a connection outside the data plane: its transport, its socket, and what belongs to them."""
 TURN_BYTES_MAX = 3 << 20
@@ -45,20 +45,29 @@ def wall_us() -> int:
     return time.time_ns() // 1000
 
 
+def room_bytes(limit: int) -> int:
+    """Return what the data plane may take: `limit` bytes for the whole process, less what it takes before it begins.
+
+    Half of the limit is left to it in any case, so that a very low limit does not stop every publisher.
+
+    Args:
+        limit: the setting `memory_bytes`.
+    """
+    return max(limit - system.memory_bytes(), limit // 2)
+
+
 class DataPlane:
     """The data plane in Rust, with the clients it writes to.
 
     Attributes:
         broker: the data plane itself.
-        at_first_bytes: the memory of the process before there was a data plane.
         clients: the open connections, by the data plane's number.
-        read_buffer: where every socket's bytes are read into.
-        after_work: called with the event loop's time, in seconds, after a piece of deferred work.
+        read_buffer: where the next socket's bytes are read into: `room_for_read` makes it shorter at times.
     """
 
     def __init__(self, config: BrokerConfig, data: Path, rules: Rules, streams_max: int) -> None:
         limits = config.limits
-        self.at_first_bytes = system.memory_bytes()
+        self._at_first_bytes = system.memory_bytes()
         self.broker = Broker(
             rules,
             frame_max=limits.frame_bytes,
@@ -80,11 +89,17 @@ class DataPlane:
         for vhost in config.vhosts:
             self.broker.add_vhost(vhost)
         self.clients: dict[int, ClientConnection] = {}
-        self.read_buffer = memoryview(bytearray(READ_BYTES))
+        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._attentive_buffer = self._buffer[:ATTENTIVE_READ_BYTES]
+        self.read_buffer = self._buffer
         self._is_writing = self._is_flush_wanted = self._is_work_scheduled = self._is_turn_scheduled = False
         self._room_bytes = TURN_BYTES_MAX
         self._alarm: asyncio.TimerHandle | None = None
-        self.after_work: Callable[[float], None] = lambda _: None
+
+    def room_for_read(self) -> memoryview:
+        """Return `read_buffer`, for a socket that has something to read: a part of it while a client waits."""
+        self.read_buffer = self._attentive_buffer if self.broker.is_attentive() else self._buffer
+        return self.read_buffer
 
     def receive(self, number: int, data: memoryview | bytes) -> None:
         """Hand over bytes that a client has sent, and write what follows from them.
@@ -98,6 +113,12 @@ class DataPlane:
         self._is_flush_wanted = True
         if not self._is_writing:
             self._write(self.broker.take_output(self._room_bytes))
+
+    def tick(self) -> None:
+        """Tell the data plane the time, and what memory the process has. Call it ten times a second."""
+        self.broker.tick(now_us(), wall_us())
+        self.flush()
+        self.broker.note_process_memory(max(system.memory_bytes() - self._at_first_bytes, 0))
 
     def close(self, number: int, reason: str) -> None:
         """Close a connection with 320 (connection-forced). `flush` writes it."""
@@ -161,4 +182,3 @@ class DataPlane:
         """Continue deferred work, between what comes from clients."""
         self._is_work_scheduled = False
         self._write(self.broker.work(now_us(), self._room_bytes))
-        self.after_work(asyncio.get_running_loop().time())

@@ -20,9 +20,8 @@ from tamis.broker.rules import Rules
 from tamis.broker.server.connection import ClientConnection
 from tamis.broker.server.connections import Connections
 from tamis.broker.server.control_socket import control_protocol
-from tamis.broker.server.data_plane import DataPlane, now_us, wall_us
+from tamis.broker.server.data_plane import DataPlane, now_us
 from tamis.broker.server.listeners import Listeners
-from tamis.broker.server.memory_watch import MemoryWatch
 from tamis.broker.server.operations import Operations
 from tamis.broker.server.store_watch import StoreWatch
 from tamis.broker.server.ticker import Ticker
@@ -86,8 +85,6 @@ class Server:
         self._store = StoreWatch(config.store, self._plane, log)
         self._listeners = Listeners(config)
         self._ticker = Ticker(self._tick, self._plane.broker.take_longest_call)
-        self._memory = MemoryWatch(self._plane.broker, self._plane.at_first_bytes)
-        self._plane.after_work = self._memory.check_again
         self._files_checked_s = 0.0
         reload_users = partial(self._users.reload, self._connections.change_access)
         operations = Operations(folder.path, self._connections, self._listeners, self._ticker, reload_users)
@@ -150,11 +147,9 @@ class Server:
 
     def _tick(self, now_s: float) -> None:
         """Do what is due, ten times a second."""
-        self._plane.broker.tick(now_us(), wall_us())
-        self._plane.flush()
+        self._plane.tick()
         for event, fields in self._plane.broker.take_events():
             self._log.warning(event, **fields)
-        self._memory.check(now_s)
         if now_s - self._files_checked_s >= FILES_CHECK_S:
             self._files_checked_s = now_s
             self._check_files()

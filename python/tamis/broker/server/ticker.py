@@ -16,7 +16,7 @@ RECENT_S = 60.0
 SHELL = "shell"
 """The cause of a stall that no call of the data plane explains."""
 TICK = "shell tick"
-"""The cause of one that the function itself explains: memory is given back, or files are looked at."""
+"""The cause of one that the function itself explains: files are looked at, say."""
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,7 @@ impl Channel {
 
     /// The memory of an incomplete message, of one that waits, and of a transaction.
     pub fn unfinished(&self) -> u64 {
-        let incoming = self.incoming.as_ref().map_or(0, |incoming| incoming.joined.bytes.capacity());
+        let incoming = self.incoming.as_ref().map_or(0, |incoming| incoming.joined.bytes.len());
         let transaction = self.transaction.as_ref().map_or(0, |transaction| transaction.size_bytes());
         let waiting = self.waiting.as_ref().map_or(0, |waiting| waiting.joined.bytes.len());
         (incoming + transaction + waiting) as u64

@@ -140,11 +140,12 @@ impl Incoming {
         self.joined.bytes = room;
     }
 
-    /// Make room for `count` bytes: for as many again as have arrived, and never for more than were announced.
+    /// Make room for `count` bytes. When the first room is full, the body is large, and gets room for all that is missing:
+    /// to grow by pieces would copy it again and again. Room that is not written to takes no memory.
     fn make_room(&mut self, count: usize) {
         let bytes = &mut self.joined.bytes;
         if bytes.capacity() - bytes.len() < count {
-            bytes.reserve_exact(self.missing.min(bytes.len().max(ROOM_AT_ONCE)).max(count));
+            bytes.reserve_exact(self.missing.max(count));
         }
     }
 }
