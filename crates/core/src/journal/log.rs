@@ -129,7 +129,8 @@ impl Log {
         self.0.options.segment_bytes as usize / 2 - DATA_START as usize
     }
 
-    /// Reads the record at `location` into `buffer`. The record must be synced and not yet removed.
+    /// Reads the record at `location` into `buffer`, which it fills: its body is the end of it. The record must be synced and
+    /// not yet removed.
     ///
     /// # Errors
     /// The record is gone or damaged, or the file system reports an error.

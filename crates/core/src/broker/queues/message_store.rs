@@ -141,8 +141,7 @@ impl StoredMessage {
 pub(crate) struct MessageStore {
     messages: Slab<MessageId, StoredMessage>,
     resident_bytes: u64,
-    /// The bytes of the message that was read back last, and room for its record.
-    loaded: Vec<u8>,
+    /// The record of the message that was read back last, which ends with the bytes of the message.
     record: Vec<u8>,
     /// The slot at which the search for older messages to spill goes on.
     spill_cursor: u32,
@@ -286,25 +285,27 @@ impl MessageStore {
             Err(error) if error.would_wait() => return Ok(false),
             content => content.map_err(|error| error.to_string())?,
         };
-        self.loaded.clear();
-        for part in [content.route, content.properties, content.body] {
-            self.loaded.extend_from_slice(part);
-        }
-        if self.loaded.len() == message.size() { Ok(true) } else { Err("its record has another size".to_owned()) }
+        if content.size_bytes() == message.size() { Ok(true) } else { Err("its record has another size".to_owned()) }
+    }
+
+    /// The bytes of a message that is in memory or was loaded last.
+    #[inline]
+    fn bytes_of<'a>(&'a self, message: &'a StoredMessage) -> &'a [u8] {
+        message.bytes.as_deref().unwrap_or_else(|| &self.record[self.record.len() - message.size()..])
     }
 
     /// The parts of a message that is in memory or was loaded last.
     #[inline]
     pub fn parts(&self, id: MessageId) -> Parts<'_> {
         let message = &self.messages[id];
-        message.parts().unwrap_or_else(|| message.parts_of(&self.loaded))
+        message.parts_of(self.bytes_of(message))
     }
 
     /// The same, as receivers see them; `room` is for properties without what receivers must not see.
     #[inline]
     pub fn visible_parts<'a>(&'a self, id: MessageId, room: &'a mut Vec<u8>) -> Parts<'a> {
         let message = &self.messages[id];
-        let parts = message.parts_of(message.bytes.as_deref().unwrap_or(&self.loaded));
+        let parts = message.parts_of(self.bytes_of(message));
         if message.may_have_blind_copies { without_blind_copies(parts, room) } else { parts }
     }
 

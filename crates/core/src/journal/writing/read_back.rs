@@ -38,7 +38,9 @@ impl SharedLog {
             buffer.resize(length, 0);
             count += segment.file.read(wait, offset + count as u64, &mut buffer[count..])?;
         }
-        match decode(&buffer[..count], limit, segment.seed) {
+        // What was read behind the record does not belong to it.
+        buffer.truncate(if length == 0 { count } else { count.min(length) });
+        match decode(buffer, limit, segment.seed) {
             Ok(decoded) => Ok(decoded.record),
             // The file may have been reused for another segment while it was read.
             Err(_) if !self.names().contains(&segment.name) => Err(ReadError::Gone(location)),

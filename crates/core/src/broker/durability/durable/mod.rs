@@ -300,7 +300,8 @@ impl Durable {
         result
     }
 
-    /// Read a message back. It has to be synced ([`Saved::sequence`]).
+    /// Read a message back into `buffer`, whose end is its route, its properties and its body. It has to be synced
+    /// ([`Saved::sequence`]).
     ///
     /// # Errors
     /// The record is damaged, or the system cannot read it; [`ReadError::would_wait`].
