@@ -9,9 +9,8 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from tamis.broker.server import data_plane
+from tamis.broker.server import connection
 from tamis.broker.server.connection import ClientConnection
-from tamis.broker.server.data_plane import DataPlane
 
 READ_BYTES = 4096
 MUCH, LITTLE = READ_BYTES * 12, 10
@@ -26,10 +25,6 @@ class Reads:
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         self.done: list[tuple[int, int]] = []
         self.count = 0
-
-    def room_for_read(self) -> memoryview:
-        """Return the buffer."""
-        return self.read_buffer
 
     def add(self, client: ClientConnection) -> None:
         """Give a connection its number, as if its handshake were over."""
@@ -63,8 +58,7 @@ async def reads_of(sizes: list[int]) -> list[tuple[int, int]]:
 def test_a_client_that_has_sent_much_is_read_in_turns_with_the_others(
     monkeypatch: pytest.MonkeyPatch, turns: bool
 ) -> None:
-    if not turns:
-        monkeypatch.setattr(ClientConnection, "_let_others_be_read", lambda _: None)
+    monkeypatch.setattr(connection, "READ_BYTES", READ_BYTES if turns else MUCH)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         done = runner.run(reads_of([MUCH, LITTLE]))
     before = done.index((1, LITTLE))
@@ -88,27 +82,9 @@ def test_a_client_that_is_not_to_be_read_is_not_read_on() -> None:
     async def said() -> list[str]:
         client = ClientConnection(cast(Any, Reads()), None)
         client.transport, client.number = cast(Any, Transport()), 0
-        client.buffer_updated(READ_BYTES)
+        client.buffer_updated(connection.READ_BYTES)
         client.write(b"", is_open=True, wants_input=False)
         await asyncio.sleep(0)
         return Transport.said
 
     assert asyncio.run(said()) == ["pause", "pause"]
-
-
-def test_less_is_read_at_once_while_a_client_waits() -> None:
-    class Broker:
-        attentive = False
-
-        def is_attentive(self) -> bool:
-            return self.attentive
-
-    plane = DataPlane.__new__(DataPlane)
-    plane.broker = cast(Any, Broker())
-    plane._buffer = memoryview(bytearray(data_plane.READ_BYTES))
-    plane._attentive_buffer = plane._buffer[: data_plane.ATTENTIVE_READ_BYTES]
-    sizes = []
-    for plane.broker.attentive in (False, True, False):  # type: ignore[attr-defined]
-        sizes.append(len(plane.room_for_read()))
-        assert plane.read_buffer is plane.room_for_read()
-    assert sizes == [data_plane.READ_BYTES, data_plane.ATTENTIVE_READ_BYTES, data_plane.READ_BYTES]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from tamis.broker.config import TlsConfig, in_url
 from tamis.broker.login.handshake import Handshake, Login, Open, Peer, State
+from tamis.broker.server.data_plane import READ_BYTES
 from tamis.loopback import is_loopback
 
 if TYPE_CHECKING:
@@ -72,17 +73,16 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer that all connections share."""
-        return self._plane.room_for_read()
+        return self._plane.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hand over what was read."""
-        buffer = self._plane.read_buffer
         if self.number >= 0:
-            self._plane.receive(self.number, buffer[:nbytes])
-            if nbytes == len(buffer):
+            self._plane.receive(self.number, self._plane.read_buffer[:nbytes])
+            if nbytes == READ_BYTES:
                 self._let_others_be_read()
         elif self.handshake is not None:
-            self.continue_handshake(self.handshake.receive(bytes(buffer[:nbytes])))
+            self.continue_handshake(self.handshake.receive(bytes(self._plane.read_buffer[:nbytes])))
 
     def eof_received(self) -> bool:
         """Let the loop close the socket and call `connection_lost`."""

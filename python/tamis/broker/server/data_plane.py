@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 READ_BYTES = 256 * 1024
 """Size of the buffer that all connections share: every read is handed over before the next one begins."""
-ATTENTIVE_READ_BYTES = 64 * 1024
-"""The part of it that is read into while a client waits for its answer: 256 KiB of a large message take 0.3 ms."""
 CONNECTION_BYTES = 8 * 1024
 """Memory of a connection outside the data plane: its transport, its socket, and what belongs to them."""
 TURN_BYTES_MAX = 3 << 20
@@ -62,7 +60,7 @@ class DataPlane:
     Attributes:
         broker: the data plane itself.
         clients: the open connections, by the data plane's number.
-        read_buffer: where the next socket's bytes are read into: `room_for_read` makes it shorter at times.
+        read_buffer: where every socket's bytes are read into.
     """
 
     def __init__(self, config: BrokerConfig, data: Path, rules: Rules, streams_max: int) -> None:
@@ -89,17 +87,10 @@ class DataPlane:
         for vhost in config.vhosts:
             self.broker.add_vhost(vhost)
         self.clients: dict[int, ClientConnection] = {}
-        self._buffer = memoryview(bytearray(READ_BYTES))
-        self._attentive_buffer = self._buffer[:ATTENTIVE_READ_BYTES]
-        self.read_buffer = self._buffer
+        self.read_buffer = memoryview(bytearray(READ_BYTES))
         self._is_writing = self._is_flush_wanted = self._is_work_scheduled = self._is_turn_scheduled = False
         self._room_bytes = TURN_BYTES_MAX
         self._alarm: asyncio.TimerHandle | None = None
-
-    def room_for_read(self) -> memoryview:
-        """Return `read_buffer`, for a socket that has something to read: a part of it while a client waits."""
-        self.read_buffer = self._attentive_buffer if self.broker.is_attentive() else self._buffer
-        return self.read_buffer
 
     def receive(self, number: int, data: memoryview | bytes) -> None:
         """Hand over bytes that a client has sent, and write what follows from them.
