@@ -513,7 +513,7 @@ def give_memory_back(kept_ms: int) -> None:
             time.
 
     Raises:
-        OSError: the allocator cannot start the thread."""
+        RuntimeError: the allocator cannot start the thread."""
 
 LANGUAGES: tuple[str, ...]
 

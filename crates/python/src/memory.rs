@@ -1,10 +1,14 @@
 //! The allocator of all that is made in Rust, and what it does with memory that is freed.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_int};
+use std::ptr::null_mut;
 
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use tikv_jemalloc_ctl::{arenas, background_thread, raw};
+use tikv_jemalloc_sys::mallctl;
+
+/// What the allocator says of a name that it does not know: ENOENT.
+const UNKNOWN: c_int = 2;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -19,21 +23,20 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 ///         time.
 ///
 /// Raises:
-///     OSError: the allocator cannot start the thread.
+///     RuntimeError: the allocator cannot start the thread.
 #[pyfunction]
 pub fn give_memory_back(kept_ms: u32) -> PyResult<()> {
-    let failed = |error| PyOSError::new_err(format!("the allocator gives no memory back: {error}"));
-    keep("arenas.dirty_decay_ms", kept_ms).map_err(failed)?;
-    for arena in 0..arenas::narenas::read().map_err(failed)? {
-        // One that is not used yet refuses the setting, and takes it from those of new ones when it is.
-        let _ = keep(&format!("arena.{arena}.dirty_decay_ms"), kept_ms);
-    }
-    background_thread::write(true).map_err(failed)
+    let failed = |code| PyRuntimeError::new_err(format!("the allocator gives no memory back: error {code}"));
+    set("arenas.dirty_decay_ms", kept_ms as isize).map_err(failed)?;
+    // An arena that is not in use yet refuses the setting, and takes that of new ones when it is.
+    (0..).find(|arena| set(&format!("arena.{arena}.dirty_decay_ms"), kept_ms as isize) == Err(UNKNOWN));
+    set("background_thread", true).map_err(failed)
 }
 
-/// Set for how long freed memory is kept.
-#[expect(unsafe_code, reason = "the allocator takes a setting by its name, and a number that must be of its type")]
-fn keep(setting: &str, kept_ms: u32) -> tikv_jemalloc_ctl::Result<()> {
-    let name = CString::new(setting).unwrap_or_default();
-    unsafe { raw::write(name.as_bytes_with_nul(), kept_ms as isize) }
+/// Change a setting of the allocator, whose type must be `T`.
+fn set<T>(name: &str, mut value: T) -> Result<(), c_int> {
+    let name = CString::new(name).unwrap_or_default();
+    #[expect(unsafe_code, reason = "the allocator takes a setting by its name, and reads as many bytes as it is told")]
+    let code = unsafe { mallctl(name.as_ptr(), null_mut(), null_mut(), (&raw mut value).cast(), size_of::<T>()) };
+    if code == 0 { Ok(()) } else { Err(code) }
 }
