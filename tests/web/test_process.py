@@ -21,6 +21,7 @@ pytest.importorskip("uvicorn", reason="the server is not installed: pip install 
 
 from tamis.broker.config import BrokerConfig
 from tamis.errors import ConfigError
+from tamis.web import process
 from tamis.web.process import STOP_S, HttpProcess, HttpSettings
 
 WAIT_S = 60
@@ -116,7 +117,8 @@ def test_what_it_has_to_say_is_an_event_of_the_log(config: BrokerConfig, capfd: 
     assert event["what"] == "Invalid HTTP request received."
 
 
-def test_a_port_that_is_taken_is_said_at_the_start(config: BrokerConfig) -> None:
+def test_a_port_that_is_taken_is_said_at_the_start(config: BrokerConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "TAKEN_S_MAX", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"HTTP cannot listen on 127.0.0.1:{port}: Address already in use"):
@@ -143,6 +145,17 @@ def test_it_ends_when_the_broker_is_killed(config: BrokerConfig) -> None:
     parent.kill()
     parent.wait()
     until(lambda: not is_running(int(pid)))
+
+
+def test_a_broker_that_was_killed_at_once_is_in_the_way_of_no_other(config: BrokerConfig) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(config.data)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    with parent.stdout:
+        _, url = parent.stdout.readline().split()
+    parent.kill()
+    parent.wait()
+    with HttpProcess(BrokerConfig(data=config.data, http_port=int(url.rpartition(":")[2]))) as http:
+        assert status(f"{http.url}/health") == 200
 
 
 def test_nobody_else_starts_it() -> None:

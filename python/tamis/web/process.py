@@ -6,11 +6,13 @@ process."""
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -25,6 +27,9 @@ BACKLOG = 1024
 """Maximum number of connections that wait to be accepted."""
 STOP_S = 3.0
 """Maximum time to end when told to; then the process is killed."""
+TAKEN_S_MAX = 5.0
+"""Maximum time to wait for a port that is taken. If a broker is killed as soon as it has started, its HTTP process
+keeps the port until it is loaded, which takes about a second; then it ends."""
 RESTART_S_MIN, RESTART_S_MAX = 1.0, 30.0
 """First and longest delay before a process that has ended by itself is restarted; the delay doubles each time."""
 
@@ -155,13 +160,19 @@ def _close_pipe(process: subprocess.Popen[bytes]) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
+    """Listen, as soon as the HTTP process of a broker that was killed has ended."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise ConfigError(
-            f"HTTP cannot listen on {host}:{port}: {error.strerror or error}\n  give another port with --http-port"
-        ) from error
+    end_s = time.monotonic() + TAKEN_S_MAX
+    while True:
+        try:
+            return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and time.monotonic() < end_s:
+                time.sleep(TAKEN_S_MAX / 100)
+                continue
+            raise ConfigError(
+                f"HTTP cannot listen on {host}:{port}: {error.strerror or error}\n  give another port with --http-port"
+            ) from error
 
 
 def _settings(config: BrokerConfig, tls: TlsConfig | None, listening_fd: int) -> HttpSettings:
