@@ -116,7 +116,7 @@ FAULTS = (
         "        if queues == 1 && !message.is_resident() {\n"
         "            let size = message.size;\n"
         "            assert!(self.load(id, Wait::ForDisk, durability).unwrap_or(false));\n"
-        "            self.messages[id].bytes = Some(MessageBytes::Own(self.loaded.clone().into_boxed_slice()));\n"
+        "            self.messages[id].bytes = Some(MessageBytes::Own(self.bytes_of(&self.messages[id]).into()));\n"
         "            self.resident_bytes += u64::from(size);\n"
         "        }\n"
         "        let message = &mut self.messages[id];\n"
