@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -64,6 +65,31 @@ def test_the_default_is_half_of_what_there_is(monkeypatch: pytest.MonkeyPatch) -
     assert LimitsConfig().memory_bytes == 256 * MIB
     monkeypatch.setattr(system, "memory_limit_bytes", lambda: 20 * MIB)
     assert LimitsConfig().memory_bytes == 16 * MIB
+
+
+class FakeBroker:
+    """A data plane that has nothing to do."""
+
+    of_process = 0
+
+    def tick(self, now_us: int, wall_us: int) -> None:
+        """Do nothing."""
+
+    def note_process_memory(self, size_bytes: int) -> None:
+        """Keep what it is told."""
+        self.of_process = size_bytes
+
+
+def test_the_data_plane_is_told_at_every_tick_what_the_process_has_more_than_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker, plane = FakeBroker(), data_plane.DataPlane.__new__(data_plane.DataPlane)
+    plane.broker, plane._at_first_bytes = cast(Any, broker), 60 * MIB
+    monkeypatch.setattr(plane, "flush", lambda: None)
+    for resident in (100 * MIB, 160 * MIB, 50 * MIB):
+        monkeypatch.setattr(system, "memory_bytes", lambda resident=resident: resident)
+        plane.tick()
+        assert broker.of_process == max(resident - 60 * MIB, 0)
 
 
 FREED = """
