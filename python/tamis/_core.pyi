@@ -738,6 +738,12 @@ class Broker:
 
         Cost: some nanoseconds."""
 
+    def wants_pieces(self, connection: int) -> bool:
+        """Return whether a connection is to be read in small pieces: it sends the rest of a large body, and a client
+        waits for its answer.
+
+        Cost: some nanoseconds."""
+
     def set_writable(self, connection: int, is_writable: bool) -> None:
         """Set whether the socket takes bytes. While it does not, nothing is delivered to the connection."""
 

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from tamis.broker.server import connection
 from tamis.broker.server.connection import ClientConnection
 
 READ_BYTES = 4096
+PIECE_BYTES = 1024
 MUCH, LITTLE = READ_BYTES * 12, 10
 
 
@@ -33,6 +33,10 @@ class Reads:
 
     def remove(self, client: ClientConnection) -> None:
         """Forget a connection."""
+
+    def buffer_for(self, number: int) -> memoryview:
+        """Give the second client small pieces."""
+        return self.read_buffer[: PIECE_BYTES if number == 1 else READ_BYTES]
 
     def receive(self, number: int, data: memoryview) -> None:
         """Note a read."""
@@ -58,12 +62,20 @@ async def reads_of(sizes: list[int]) -> list[tuple[int, int]]:
 def test_a_client_that_has_sent_much_is_read_in_turns_with_the_others(
     monkeypatch: pytest.MonkeyPatch, turns: bool
 ) -> None:
-    monkeypatch.setattr(connection, "READ_BYTES", READ_BYTES if turns else MUCH)
+    if not turns:
+        monkeypatch.setattr(ClientConnection, "_let_others_be_read", lambda _: None)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         done = runner.run(reads_of([MUCH, LITTLE]))
     before = done.index((1, LITTLE))
     assert (before < 6) is turns, done
     assert [size for number, size in done if number == 0] == [READ_BYTES] * 12
+
+
+def test_what_fills_its_buffer_is_read_on_in_the_pieces_that_the_data_plane_wants() -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        done = runner.run(reads_of([MUCH, READ_BYTES + 2 * PIECE_BYTES + LITTLE]))
+    assert [size for number, size in done if number == 0] == [READ_BYTES] * 12
+    assert [size for number, size in done if number == 1] == [READ_BYTES, PIECE_BYTES, PIECE_BYTES, LITTLE]
 
 
 def test_a_client_that_is_not_to_be_read_is_not_read_on() -> None:
@@ -82,7 +94,7 @@ def test_a_client_that_is_not_to_be_read_is_not_read_on() -> None:
     async def said() -> list[str]:
         client = ClientConnection(cast(Any, Reads()), None)
         client.transport, client.number = cast(Any, Transport()), 0
-        client.buffer_updated(connection.READ_BYTES)
+        client.buffer_updated(READ_BYTES)
         client.write(b"", is_open=True, wants_input=False)
         await asyncio.sleep(0)
         return Transport.said

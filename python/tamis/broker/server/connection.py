@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 from tamis.broker.config import TlsConfig, in_url
 from tamis.broker.login.handshake import Handshake, Login, Open, Peer, State
-from tamis.broker.server.data_plane import READ_BYTES
 from tamis.loopback import is_loopback
 
 if TYPE_CHECKING:
@@ -32,7 +31,9 @@ class ClientConnection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
+        "_buffer",
         "_connections",
+        "_has_more",
         "_is_reading",
         "_is_refused",
         "_plane",
@@ -51,6 +52,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def __init__(self, connections: Connections, tls: TlsConfig | None) -> None:
         self._connections = connections
         self._plane = connections.plane
+        self._buffer = self._plane.read_buffer
+        self._has_more = False
         self._is_refused = False
         self._is_reading = True
         self._timer: asyncio.TimerHandle | None = None
@@ -72,17 +75,19 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._connections.add(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer that all connections share."""
-        return self._plane.read_buffer
+        """Return the buffer that all connections share, or a part of it."""
+        self._buffer = self._plane.buffer_for(self.number) if self._has_more else self._plane.read_buffer
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hand over what was read."""
         if self.number >= 0:
-            self._plane.receive(self.number, self._plane.read_buffer[:nbytes])
-            if nbytes == READ_BYTES:
+            self._plane.receive(self.number, self._buffer[:nbytes])
+            self._has_more = nbytes == len(self._buffer)
+            if self._has_more:
                 self._let_others_be_read()
         elif self.handshake is not None:
-            self.continue_handshake(self.handshake.receive(bytes(self._plane.read_buffer[:nbytes])))
+            self.continue_handshake(self.handshake.receive(bytes(self._buffer[:nbytes])))
 
     def eof_received(self) -> bool:
         """Let the loop close the socket and call `connection_lost`."""

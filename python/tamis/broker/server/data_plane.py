@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 READ_BYTES = 256 * 1024
 """Size of the buffer that all connections share: every read is handed over before the next one begins."""
+PIECE_BYTES = 64 * 1024
+"""How much of a large body is read at once while another client waits for its answer. To take it in takes longer
+than to read it: the system has to find memory for it, page by page."""
 CONNECTION_BYTES = 8 * 1024
 """Memory of a connection outside the data plane: its transport, its socket, and what belongs to them."""
 TURN_BYTES_MAX = 3 << 20
@@ -88,9 +91,14 @@ class DataPlane:
             self.broker.add_vhost(vhost)
         self.clients: dict[int, ClientConnection] = {}
         self.read_buffer = memoryview(bytearray(READ_BYTES))
+        self._piece_buffer = self.read_buffer[:PIECE_BYTES]
         self._is_writing = self._is_flush_wanted = self._is_work_scheduled = self._is_turn_scheduled = False
         self._room_bytes = TURN_BYTES_MAX
         self._alarm: asyncio.TimerHandle | None = None
+
+    def buffer_for(self, number: int) -> memoryview:
+        """Return where to read the next bytes of a client that has filled its buffer: `read_buffer`, or a part."""
+        return self._piece_buffer if self.broker.wants_pieces(number) else self.read_buffer
 
     def receive(self, number: int, data: memoryview | bytes) -> None:
         """Hand over bytes that a client has sent, and write what follows from them.

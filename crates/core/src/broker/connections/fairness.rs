@@ -14,12 +14,33 @@
 //! one after the other, each of them may take its turn, and all together take long: beyond [`TURNS_A_ROUND`] whole turns,
 //! the others are short. Small requests are still done at once; the others wait for [`Broker::work`], which the caller makes
 //! after it has looked after its sockets.
+//!
+//! Dead letters, and entries that are dropped or go to disk, are side work, which every call goes on with for a time. While a
+//! client waits for its answer, all calls of a round share that time.
 
 use crate::broker::Broker;
 use crate::broker::clock::Micros;
-use crate::broker::ids::ConnectionSlot;
+use crate::broker::ids::{ConnectionId, ConnectionSlot};
+
+/// The size of what is left of a body that makes it a large one.
+const LARGE_BYTES: usize = 64 * 1024;
 
 impl Broker {
+    /// Whether a connection is to be read in small pieces: it sends the rest of a large body, and a client waits for its
+    /// answer.
+    #[must_use]
+    pub fn wants_pieces(&self, id: ConnectionId) -> bool {
+        self.turn.is_attentive() && self.clients.find(id).is_some_and(|slot| self.missing_bytes(slot) >= LARGE_BYTES)
+    }
+
+    /// The bytes that are missing of the message whose body the last read ended in.
+    fn missing_bytes(&self, slot: ConnectionSlot) -> usize {
+        let connection = &self.clients[slot];
+        let channel = connection.cut_body.and_then(|cut| connection.channel(cut.channel));
+        let incoming = channel.and_then(|channel| self.clients[channel].incoming.as_ref());
+        incoming.map_or(0, |incoming| incoming.missing())
+    }
+
     /// Let turns end in time, also when what they do takes longer than usual.
     ///
     /// `stopwatch` returns the microseconds since any moment. Without one, turns are counted in steps alone, as in a

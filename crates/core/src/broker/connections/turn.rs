@@ -21,7 +21,7 @@ const LATE_PART: u32 = 64;
 const READERS_PART: u32 = 8;
 /// The part of a round, and of what readers have in it, while a client publishes now and then and waits for the answer.
 const ATTENTIVE_PART: u32 = 16;
-/// The part that other work has then of its time in a call.
+/// The part that side work has then of its time.
 const ATTENTIVE_TIME_PART: Micros = 4;
 /// The most steps that a read of such a client takes, and the number of such reads in succession by which it is known. One
 /// that publishes a lot has a small read now and then, too.
@@ -29,6 +29,20 @@ const ATTENTIVE_STEPS: u32 = 256;
 const ATTENTIVE_READS: u8 = 8;
 /// The number of rounds without such a client after which a round is whole again.
 const CALM_ROUNDS: u32 = 256;
+
+/// Work that every call goes on with, whoever caused it, and that has a budget of time of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SideWork {
+    /// Dead letters are published.
+    Letters,
+    /// Entries that nobody can reach are released.
+    Sweep,
+    /// Entries are moved to disk.
+    Spill,
+}
+
+/// The number of kinds of side work.
+const SIDE_WORKS: usize = 3;
 
 /// The budget of this turn and of this round, and the connections that wait for another turn.
 #[derive(Debug)]
@@ -47,6 +61,8 @@ pub(crate) struct Turn {
     round: u32,
     /// The round's budget that is left for readers of streams.
     readers: u32,
+    /// The time that each kind of side work has taken in this round.
+    side_work_us: [Micros; SIDE_WORKS],
     /// Whether a message was published in this turn.
     has_published: bool,
     /// The number of rounds since somebody last published a little.
@@ -73,6 +89,7 @@ impl Turn {
             turn_budget: budget,
             round: budget.saturating_mul(TURNS_A_ROUND),
             readers: readers_part(budget),
+            side_work_us: [0; SIDE_WORKS],
             has_published: false,
             calm_rounds: CALM_ROUNDS,
             stopwatch: None,
@@ -200,6 +217,7 @@ impl Turn {
         self.turn_budget = (self.budget / part).max(1);
         (self.round, self.spent) = (self.turn_budget.saturating_mul(TURNS_A_ROUND), 0);
         self.readers = (readers_part(self.budget) / part).max(1);
+        self.side_work_us = [0; SIDE_WORKS];
         self.begin();
     }
 
@@ -227,14 +245,22 @@ impl Turn {
         self.calm_rounds < CALM_ROUNDS
     }
 
-    /// A limit of time for work that begins now and has a budget of its own: a part of it while a client waits.
-    pub fn short_time_limit(&self, limit_us: Micros) -> TimeLimit {
-        self.time_limit(if self.is_attentive() { limit_us / ATTENTIVE_TIME_PART } else { limit_us })
+    /// Begin side work, which may take this time in one call. While a client waits, it has a part of that in all calls of
+    /// a round together.
+    pub fn begin_side_work(&self, kind: SideWork, limit_us: Micros) -> TimeLimit {
+        let taken_us = self.side_work_us[kind as usize];
+        let part_us = (limit_us / ATTENTIVE_TIME_PART).saturating_sub(taken_us);
+        self.time_limit(if self.is_attentive() { part_us } else { limit_us })
+    }
+
+    /// End side work that has begun with this limit.
+    pub fn end_side_work(&mut self, kind: SideWork, limit: TimeLimit) {
+        self.side_work_us[kind as usize] += limit.taken_us();
     }
 
     /// A limit of time for work that begins now and has a budget of its own.
     pub fn time_limit(&self, limit_us: Micros) -> TimeLimit {
-        TimeLimit { stopwatch: self.stopwatch.map(|stopwatch| (stopwatch, stopwatch() + limit_us)) }
+        TimeLimit { stopwatch: self.stopwatch.map(|stopwatch| (stopwatch, stopwatch())), limit_us }
     }
 
     /// Whether a connection waits for another turn.
@@ -252,18 +278,64 @@ impl Turn {
 /// A limit of time; never reached where there is no stopwatch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeLimit {
-    /// The stopwatch, and what it shows when the limit is reached.
+    /// The stopwatch, and what it showed at the beginning.
     stopwatch: Option<(fn() -> Micros, Micros)>,
+    limit_us: Micros,
 }
 
 impl TimeLimit {
     /// Whether the time is up. Cost: about 30 ns.
     pub fn is_reached(self) -> bool {
-        self.stopwatch.is_some_and(|(stopwatch, until)| stopwatch() >= until)
+        self.stopwatch.is_some() && self.taken_us() >= self.limit_us
+    }
+
+    /// The time since the beginning; 0 where there is no stopwatch.
+    fn taken_us(self) -> Micros {
+        self.stopwatch.map_or(0, |(stopwatch, began)| stopwatch().saturating_sub(began))
     }
 }
 
 /// The steps that all readers of streams together have in a round.
 fn readers_part(budget: u32) -> u32 {
     (budget / READERS_PART).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// A time that passes 10 µs whenever somebody looks.
+    fn stopwatch() -> Micros {
+        static NOW: AtomicU64 = AtomicU64::new(0);
+        NOW.fetch_add(10, Ordering::Relaxed)
+    }
+
+    /// The time that side work takes in a call, in steps of 10 µs, of 40 that it may have.
+    fn taken(turn: &mut Turn, kind: SideWork) -> usize {
+        let limit = turn.begin_side_work(kind, 400);
+        let taken = std::iter::repeat_with(|| limit.is_reached()).take_while(|is_reached| !is_reached).count();
+        turn.end_side_work(kind, limit);
+        taken
+    }
+
+    #[test]
+    fn while_a_client_waits_all_calls_of_a_round_share_the_time_of_side_work() {
+        let mut turn = Turn::new(6_400);
+        turn.measure_by(stopwatch);
+        turn.begin_round();
+        assert!((0..3).all(|_| (35..=40).contains(&taken(&mut turn, SideWork::Letters))), "each call has all of it");
+        let mut small_reads = 0;
+        for _ in 0..ATTENTIVE_READS {
+            turn.note_publish();
+            turn.end_read(&mut small_reads);
+        }
+        for _ in 0..2 {
+            turn.begin_round();
+            assert!((5..=10).contains(&taken(&mut turn, SideWork::Letters)));
+            assert_eq!(taken(&mut turn, SideWork::Letters), 0, "it is used up");
+            assert!((5..=10).contains(&taken(&mut turn, SideWork::Sweep)), "each kind has its own");
+        }
+    }
 }

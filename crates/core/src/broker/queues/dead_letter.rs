@@ -23,6 +23,7 @@ use crate::journal::AppendError;
 
 use crate::broker::Broker;
 use crate::broker::clock::{Micros, NEVER};
+use crate::broker::connections::turn::{SideWork, TimeLimit};
 use crate::broker::ids::Handle;
 use crate::broker::management::event::Event;
 use crate::broker::parts::{Arrived, Parts};
@@ -119,11 +120,16 @@ impl Broker {
 
     /// Publish some of the letters that wait, with those that result from publishing.
     pub(crate) fn send_letters(&mut self) {
-        let mut steps = self.letters.take_steps();
+        let steps = self.letters.take_steps();
         if !self.letters.are_waiting() || self.turn.is_round_over() && self.letters.let_others_pass() {
             return;
         }
-        let limit = self.turn.short_time_limit(LETTERS_US);
+        let limit = self.turn.begin_side_work(SideWork::Letters, LETTERS_US);
+        self.send_some_letters(steps, limit);
+        self.turn.end_side_work(SideWork::Letters, limit);
+    }
+
+    fn send_some_letters(&mut self, mut steps: usize, limit: TimeLimit) {
         while steps > 0 && self.letters.are_waiting() && !limit.is_reached() {
             if !self.has_room_for_letters() {
                 return self.letters.stall();

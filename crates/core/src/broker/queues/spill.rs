@@ -7,6 +7,7 @@
 
 use crate::broker::Broker;
 use crate::broker::clock::Micros;
+use crate::broker::connections::turn::SideWork;
 use crate::broker::durability::journal_access::Durability;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::MessageId;
@@ -117,11 +118,12 @@ impl Broker {
         }
         let others = self.memory_bytes() - self.queues.chunks().resident_bytes();
         let enough = self.options.memory_bytes_max / 2;
-        let limit = self.turn.short_time_limit(CHUNKS_US);
+        let limit = self.turn.begin_side_work(SideWork::Spill, CHUNKS_US);
         let is_wanted = |bytes| others + bytes > enough && !limit.is_reached();
         if let Err(reason) = self.queues.spill(CHUNKS_AT_ONCE, is_wanted) {
             self.events.push(Event::SpillFailed { reason: reason.to_string() });
         }
+        self.turn.end_side_work(SideWork::Spill, limit);
     }
 
     /// Let messages leave memory that are on disk by now, while it is crowded, as far as a turn goes.
@@ -151,18 +153,23 @@ impl Broker {
 
     /// Release some of the entries that nobody can reach.
     pub(crate) fn sweep(&mut self) {
-        let limit = self.turn.short_time_limit(UNREACHABLE_US);
-        for _ in 0..UNREACHABLE_AT_ONCE {
-            if limit.is_reached() {
-                return;
-            }
-            match self.queues.next_unreachable(self.clock.now()) {
-                Some(Unreachable::Entry(entry, durable_id)) => self.release_entry(entry, durable_id),
-                Some(Unreachable::EndOfPurge) => self.durability.purge_settled(),
-                Some(Unreachable::End) => {}
-                None => return,
-            }
+        if !self.queues.has_unreachable() {
+            return;
         }
+        let limit = self.turn.begin_side_work(SideWork::Sweep, UNREACHABLE_US);
+        let mut left = UNREACHABLE_AT_ONCE;
+        while left > 0
+            && !limit.is_reached()
+            && let Some(unreachable) = self.queues.next_unreachable(self.clock.now())
+        {
+            match unreachable {
+                Unreachable::Entry(entry, durable_id) => self.release_entry(entry, durable_id),
+                Unreachable::EndOfPurge => self.durability.purge_settled(),
+                Unreachable::End => {}
+            }
+            left -= 1;
+        }
+        self.turn.end_side_work(SideWork::Sweep, limit);
     }
 
     /// Release the message of an entry, and settle it for the durable queue that it was in.

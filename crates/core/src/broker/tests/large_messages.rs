@@ -96,6 +96,25 @@ fn messages_are_the_same_wherever_their_bytes_are_cut() {
 }
 
 #[test]
+fn a_large_body_is_wanted_in_pieces_while_another_client_waits() {
+    let mut world = TestBroker::default();
+    let [publisher, other] = [world.connect(), world.connect()];
+    world.declare(other, "work");
+    let bytes = frames(1, &body(300_000, 1), 131_072).concat();
+    world.broker.receive(publisher, &bytes[..100_000], 0);
+    assert!(!world.broker.wants_pieces(publisher), "nobody waits");
+    (0..8).for_each(|_| world.publish(other, "", "work", b"x"));
+    assert!(world.broker.wants_pieces(publisher) && !world.broker.wants_pieces(other));
+    world.broker.receive(publisher, &bytes[100_000..250_000], 0);
+    assert!(!world.broker.wants_pieces(publisher), "little is missing");
+    world.broker.receive(publisher, &bytes[250_000..], 0);
+    world.broker.receive(publisher, &bytes[..100_000], 0);
+    assert!(world.broker.wants_pieces(publisher), "the next one");
+    world.broker.disconnect(publisher, 0);
+    assert!(!world.broker.wants_pieces(publisher), "it has gone");
+}
+
+#[test]
 fn a_channel_that_is_closed_during_a_frame_drops_the_rest_of_it() {
     let options = BrokerOptions { message_bytes_max: 50_000, ..BrokerOptions::default() };
     let mut world = TestBroker::new(options);
