@@ -128,6 +128,11 @@ impl Durability {
         self.durable().is_some_and(Durable::is_congested)
     }
 
+    /// Whether a stop is over, so that nothing more is recorded.
+    pub fn has_ended(&self) -> bool {
+        self.durable().is_some_and(Durable::has_ended)
+    }
+
     /// Whether the disk has no room at all.
     #[cfg(test)]
     pub fn is_stuck(&self) -> bool {

@@ -154,6 +154,9 @@ impl Broker {
         if self.faults.letters_unsaved {
             return true;
         }
+        if self.durability.has_ended() {
+            return false;
+        }
         !self.durability.is_congested() && !self.streams.is_congested() && !self.backpressure.is_overrun()
     }
 

@@ -164,6 +164,28 @@ fn a_crash_at_any_time_leaves_each_message_or_its_letter() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too much data for miri")]
+fn letters_that_wait_when_the_broker_stops_make_no_crash_of_the_stop() {
+    let mut full = World::full(Way::Nack, 1 << 30, Faults::default());
+    full.drop_all(Way::Nack);
+    full.world.broker.stop("over", full.world.now);
+    assert!(full.world.broker.metrics().letters_waiting > 0, "they come back");
+    for round in 0.. {
+        assert!(round < 100, "it comes to rest");
+        full.go_on();
+        if !full.world.broker.has_work() {
+            break;
+        }
+    }
+    let World { disk, world, .. } = full;
+    drop(world);
+    let (world, report) = TestBroker::on_disk(&disk, BrokerOptions::default());
+    assert!(report.is_clean);
+    assert_eq!(report.messages, MESSAGES, "in one queue or the other");
+    drop(world);
+}
+
+#[test]
 #[cfg_attr(miri, ignore = "a control of another test's answers")]
 fn a_broker_that_settles_before_the_letter_is_on_disk_is_caught() {
     let faults = Faults { letters_unsaved: true, ..Faults::default() };

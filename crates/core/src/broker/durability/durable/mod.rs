@@ -80,6 +80,8 @@ pub struct Durable {
     moves: VecDeque<PendingMove>,
     /// The sequence of the last record.
     last: Sequence,
+    /// Whether the last record is the end of a stop, behind which nothing more is recorded.
+    has_ended: bool,
     /// Whether compaction has passed over records that it could not copy then.
     skipped: bool,
     /// The number of bytes that were copied since the disk became full.
@@ -124,6 +126,7 @@ impl Durable {
             settled: Vec::new(),
             alive: None,
             moves: VecDeque::new(),
+            has_ended: false,
             skipped: false,
             copied_while_full: 0,
             removed: SegmentNumber::default(),
@@ -326,7 +329,14 @@ impl Durable {
         if RECORD_BYTES + bytes.len() > self.log.record_bytes_max() {
             return Ok(self.last);
         }
-        Ok(self.append_to(kind::STOPPED, time_us, &[], &[&bytes])?.sequence)
+        let appended = self.append_to(kind::STOPPED, time_us, &[], &[&bytes])?;
+        self.has_ended = true;
+        Ok(appended.sequence)
+    }
+
+    /// Whether a stop is over: nothing more is recorded, so that its end stays the last record.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// The maximum of bytes that a message for a number of queues takes.
@@ -397,6 +407,9 @@ impl Durable {
         body: RecordBody<'_>,
     ) -> Result<Appended, AppendError> {
         debug_assert!(head.len() <= HEAD_BYTES_MAX);
+        if self.has_ended {
+            return Err(AppendError::Busy);
+        }
         let appended = self.log.append_record((kind, time_us, head), body)?;
         self.last = appended.sequence;
         Ok(appended)
