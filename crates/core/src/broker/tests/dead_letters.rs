@@ -177,6 +177,7 @@ fn letters_that_wait_when_the_broker_stops_make_no_crash_of_the_stop() {
             break;
         }
     }
+    full.world.commit();
     let World { disk, world, .. } = full;
     drop(world);
     let (world, report) = TestBroker::on_disk(&disk, BrokerOptions::default());
