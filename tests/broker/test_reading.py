@@ -36,6 +36,7 @@ class Reads:
 
     def buffer_for(self, number: int) -> memoryview:
         """Give the second client small pieces."""
+        assert number >= 0, "it is no client's"
         return self.read_buffer[: PIECE_BYTES if number == 1 else READ_BYTES]
 
     def receive(self, number: int, data: memoryview) -> None:
@@ -76,6 +77,32 @@ def test_what_fills_its_buffer_is_read_on_in_the_pieces_that_the_data_plane_want
         done = runner.run(reads_of([MUCH, READ_BYTES + 2 * PIECE_BYTES + LITTLE]))
     assert [size for number, size in done if number == 0] == [READ_BYTES] * 12
     assert [size for number, size in done if number == 1] == [READ_BYTES, PIECE_BYTES, PIECE_BYTES, LITTLE]
+
+
+def test_what_a_client_has_sent_behind_its_end_is_read_and_dropped() -> None:
+    class LastReads(Reads):
+        def add(self, client: ClientConnection) -> None:
+            super().add(client)
+            self.client = client
+
+        def receive(self, number: int, data: memoryview) -> None:
+            super().receive(number, data)
+            self.client.number = -1  # as when its connection ends
+
+    async def left() -> tuple[list[tuple[int, int]], bytes]:
+        reads, loop = LastReads(), asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        with theirs:
+            await loop.sock_sendall(theirs, b"x" * MUCH)
+            transport, _ = await loop.connect_accepted_socket(lambda: ClientConnection(cast(Any, reads), None), ours)
+            # More than the sockets' buffers hold: all of it is read.
+            await asyncio.wait_for(loop.sock_sendall(theirs, b"x" * (4 << 20)), 10)
+            transport.write(b"the end")
+            return reads.done, await asyncio.wait_for(loop.sock_recv(theirs, 100), 10)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(left()) == ([(0, READ_BYTES)], b"the end")
 
 
 def test_a_client_that_is_not_to_be_read_is_not_read_on() -> None:

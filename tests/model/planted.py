@@ -59,7 +59,7 @@ FAULTS = (
         "#[cfg(test)]\n                Err(_) if self.faults.letters_unsaved => None,",
         "Err(_) => None,",
         (
-            ("!self.durability.is_congested() && !self.streams.is_congested() &&", "!self.streams.is_congested() &&"),
+            ("            && !self.durability.is_congested()\n", ""),
             (
                 "while steps > 0 && self.letters.are_waiting() && !limit.is_reached() {",
                 "while self.letters.are_waiting() {",

@@ -76,7 +76,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer that all connections share, or a part of it."""
-        self._buffer = self._plane.buffer_for(self.number) if self._has_more else self._plane.read_buffer
+        is_open = self.number >= 0
+        self._buffer = self._plane.buffer_for(self.number) if is_open and self._has_more else self._plane.read_buffer
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:

@@ -22,7 +22,7 @@ use crate::broker::Broker;
 use crate::broker::clock::Micros;
 use crate::broker::ids::{ConnectionId, ConnectionSlot};
 
-/// The size of what is left of a body that makes it a large one.
+/// A body of which at least so much is still to come is read in pieces.
 const LARGE_BYTES: usize = 64 * 1024;
 
 impl Broker {

@@ -154,10 +154,10 @@ impl Broker {
         if self.faults.letters_unsaved {
             return true;
         }
-        if self.durability.has_ended() {
-            return false;
-        }
-        !self.durability.is_congested() && !self.streams.is_congested() && !self.backpressure.is_overrun()
+        !self.durability.has_ended()
+            && !self.durability.is_congested()
+            && !self.streams.is_congested()
+            && !self.backpressure.is_overrun()
     }
 
     fn letter_steps(&self, letter: &Letter) -> usize {

@@ -157,17 +157,16 @@ impl Broker {
             return;
         }
         let limit = self.turn.begin_side_work(SideWork::Sweep, UNREACHABLE_US);
-        let mut left = UNREACHABLE_AT_ONCE;
-        while left > 0
-            && !limit.is_reached()
-            && let Some(unreachable) = self.queues.next_unreachable(self.clock.now())
-        {
-            match unreachable {
-                Unreachable::Entry(entry, durable_id) => self.release_entry(entry, durable_id),
-                Unreachable::EndOfPurge => self.durability.purge_settled(),
-                Unreachable::End => {}
+        for _ in 0..UNREACHABLE_AT_ONCE {
+            if limit.is_reached() {
+                break;
             }
-            left -= 1;
+            match self.queues.next_unreachable(self.clock.now()) {
+                Some(Unreachable::Entry(entry, durable_id)) => self.release_entry(entry, durable_id),
+                Some(Unreachable::EndOfPurge) => self.durability.purge_settled(),
+                Some(Unreachable::End) => {}
+                None => break,
+            }
         }
         self.turn.end_side_work(SideWork::Sweep, limit);
     }
