@@ -60,19 +60,25 @@ struct Page<T> {
 }
 
 impl<T> Page<T> {
-    #[inline(always)]
-    fn insert(&mut self, value: T) -> usize {
+    /// Take a hole out of the list, or make one at the end. Returns its index.
+    #[inline]
+    fn take_hole(&mut self) -> usize {
         self.count += 1;
         if self.hole == NO_SLOT {
-            self.slots.push(SlabSlot::Full(value));
+            self.slots.push(SlabSlot::Hole(NO_SLOT));
             return self.slots.len() - 1;
         }
         let index = self.hole as usize;
         if let SlabSlot::Hole(next) = self.slots[index] {
             self.hole = next;
         }
-        self.slots[index] = SlabSlot::Full(value);
         index
+    }
+
+    /// Fill a hole that was taken. Inlined, so that a large value is made where it is kept.
+    #[inline(always)]
+    fn fill(&mut self, index: usize, value: T) {
+        self.slots[index] = SlabSlot::Full(value);
     }
 
     #[inline]
@@ -150,12 +156,13 @@ impl<Id: SlotId, T> Slab<Id, T> {
     #[inline(always)]
     pub fn insert(&mut self, value: T) -> Id {
         self.count += 1;
-        let index = if self.first.is_full() { self.insert_behind(value) } else { self.first.insert(value) };
-        Id::from_index(index as u32)
+        let (number, index) = if self.first.is_full() { self.take_hole_behind() } else { (0, self.first.take_hole()) };
+        self.page_mut(number).fill(index, value);
+        Id::from_index((number * PAGE_SLOTS + index) as u32)
     }
 
-    /// Keep a value behind the first page, which is full. Returns its index.
-    fn insert_behind(&mut self, value: T) -> usize {
+    /// Take a hole behind the first page, which is full. Returns the number of its page, and its index there.
+    fn take_hole_behind(&mut self) -> (usize, usize) {
         if self.with_room.is_empty() {
             self.pages.push(Page::default());
             self.with_room.push(self.pages.len() as u32);
@@ -166,19 +173,21 @@ impl<Id: SlotId, T> Slab<Id, T> {
             self.pages[number - 1].slots.reserve_exact(PAGE_SLOTS);
         }
         let page = &mut self.pages[number - 1];
-        let index = page.insert(value);
+        let index = page.take_hole();
         if page.is_full() {
             self.with_room.pop();
         }
-        number * PAGE_SLOTS + index
+        (number, index)
     }
 
     /// Take a value out. Its id may be given to another one.
     #[inline]
     pub fn remove(&mut self, id: Id) -> T {
         let number = id.index() / PAGE_SLOTS;
-        let Some(value) = self.page_mut(number).remove(id.index() % PAGE_SLOTS) else { no_value(id) };
-        self.note_hole(number);
+        let page = self.page_mut(number);
+        let Some(value) = page.remove(id.index() % PAGE_SLOTS) else { no_value(id) };
+        let left = page.count;
+        self.note_hole(number, left);
         value
     }
 
@@ -186,18 +195,19 @@ impl<Id: SlotId, T> Slab<Id, T> {
     #[inline]
     pub fn discard(&mut self, id: Id) {
         let number = id.index() / PAGE_SLOTS;
-        if !self.page_mut(number).discard(id.index() % PAGE_SLOTS) {
+        let page = self.page_mut(number);
+        if !page.discard(id.index() % PAGE_SLOTS) {
             no_value(id);
         }
-        self.note_hole(number);
+        let left = page.count;
+        self.note_hole(number, left);
     }
 
-    /// Note that a page has one value less.
+    /// Note that a page has one value less, and how many it has left.
     #[inline]
-    fn note_hole(&mut self, number: usize) {
+    fn note_hole(&mut self, number: usize, left: u32) {
         self.count -= 1;
-        let left = self.page_mut(number).count as usize;
-        if left == PAGE_SLOTS - 1 && number > 0 {
+        if left as usize == PAGE_SLOTS - 1 && number > 0 {
             self.with_room.push(number as u32);
         }
         if left == 0 && number != self.spare {

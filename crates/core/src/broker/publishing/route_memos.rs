@@ -60,6 +60,8 @@ impl Memo {
 #[derive(Debug)]
 pub(crate) struct RouteMemos {
     memos: Vec<Memo>,
+    /// The place of the route that was asked for last.
+    last: usize,
     filled: usize,
     places_max: usize,
     /// The memory of routes and lists of queues.
@@ -73,6 +75,7 @@ impl RouteMemos {
         let wanted = (memory_bytes_max / BYTES_A_PLACE).clamp(PLACES_MIN as u64, PLACES_MAX as u64);
         Self {
             memos: Vec::new(),
+            last: 0,
             filled: 0,
             places_max: 1 << wanted.ilog2(),
             heap_bytes: 0,
@@ -85,11 +88,18 @@ impl RouteMemos {
         self.hasher.hash_one((key.principal.index(), key.route))
     }
 
-    /// The route of these, if it is remembered.
+    /// The route of these, if it is remembered: often that of the message before.
     #[inline]
     pub fn find(&mut self, key: &RouteKey<'_>) -> Option<&Memo> {
-        let place = self.hash(key) as usize & self.memos.len().wrapping_sub(1);
-        let memo = self.memos.get_mut(place).filter(|memo| memo.is_of(key))?;
+        let is_at = |place: usize| self.memos.get(place).is_some_and(|memo| memo.is_of(key));
+        if !is_at(self.last) {
+            let place = self.hash(key) as usize & self.memos.len().wrapping_sub(1);
+            if !is_at(place) {
+                return None;
+            }
+            self.last = place;
+        }
+        let memo = &mut self.memos[self.last];
         memo.rival = 0;
         Some(memo)
     }
