@@ -75,6 +75,11 @@ def wait_for(port: int, limit_s: float = 60.0) -> None:
         time.sleep(0.01)
 
 
+def installed_environment() -> dict[str, str]:
+    """Return this process's environment, in which Python keeps its compiled files, as on users' machines."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def tamis_command(folder: Path, port: int) -> list[str]:
     """Return the command that starts tamis."""
     options = ["--data", str(folder / "tamis"), "--amqp-port", str(port), "--http-port", str(free_port())]
@@ -139,9 +144,7 @@ class Load:
     def start(self, command: list[str], protocol: str, port: int) -> float:
         """Return the seconds from the start of a command to its first accept."""
         words = [str(self._program), "startup", "-proto", protocol, "-addr", f"127.0.0.1:{port}", "--", *command]
-        # As on users' machines, Python may keep its compiled files.
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        ended = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment)
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=120, env=installed_environment())
         accepted = re.search(r"accept=([\d.]+)s", ended.stdout)
         if not accepted:
             raise SystemExit(f"error: {ended.stdout}{ended.stderr}")

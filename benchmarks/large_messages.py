@@ -24,7 +24,16 @@ from typing import Any
 
 from _amqp_load import Flow, LoadConnection, cpu_s, publish_bytes
 from _results import Results
-from broker import CORES, MeasuredServer, free_port, on_core, servers, tamis_command, wait_for
+from broker import (
+    CORES,
+    MeasuredServer,
+    free_port,
+    installed_environment,
+    on_core,
+    servers,
+    tamis_command,
+    wait_for,
+)
 from pamqp import commands, frame
 
 SIZES = {"64 KB": 64 << 10, "1 MB": 1 << 20, "16 MB": 16 << 20}
@@ -163,7 +172,9 @@ def started(folder: Path) -> Iterator[tuple[int, float, float]]:
     port = free_port()
     began = time.monotonic()
     with (folder / "log").open("ab") as log:
-        child = subprocess.Popen(tamis_command(folder, port), stdout=log, stderr=log, preexec_fn=on_core(0))
+        child = subprocess.Popen(
+            tamis_command(folder, port), stdout=log, stderr=log, env=installed_environment(), preexec_fn=on_core(0)
+        )
     try:
         wait_for(port)
         yield port, time.monotonic() - began, cpu_s(child.pid)

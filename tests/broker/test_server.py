@@ -127,6 +127,28 @@ def test_a_stop_tells_clients_and_ends_well(start_broker: StartBroker, number: i
     assert broker.log()[-1]["event"] == "stopped"
 
 
+STOPPED_EARLY = """
+import os, signal, sys
+from tamis.broker.config import BrokerConfig
+from tamis.broker.server.serve import serve
+from tamis.cli.broker.serve import _start_http
+
+def start_http(config, on_end):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return _start_http(config, on_end)
+
+sys.exit(serve(BrokerConfig.load(None, {"amqp_port": 0, "http_port": 0}), start_http))
+"""
+
+
+def test_a_signal_that_comes_as_soon_as_it_listens_ends_it_well(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_EARLY], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"event": "stopped"' in done.stderr
+
+
 def test_a_client_that_does_not_answer_holds_nobody_up_for_long(start_broker: StartBroker) -> None:
     broker = start_broker()
     with broker.socket() as wire:

@@ -96,10 +96,10 @@ class Server:
         loop.set_exception_handler(self._unexpected)
         self._done: asyncio.Future[int] = loop.create_future()
         try:
+            for number in (signal.SIGTERM, signal.SIGINT):  # before anybody can reach it, so that every stop is clean
+                loop.add_signal_handler(number, self._signalled, number)
             self._store.begin()
             await self._listen()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self._signalled, number)
             self._log_start()
             gc.enable()
             gc.freeze()  # collections need not look at the objects that exist now: they stay

@@ -33,6 +33,14 @@ const JOURNAL_DIRECTORY: &str = "journal";
 /// The size of the smallest properties with an `expiration`: flags, delivery mode, and a short string of one digit.
 const EXPIRING_BYTES_MIN: u32 = 5;
 
+/// A recovered message that is stored again.
+struct StoredAgain {
+    message: MessageId,
+    /// The time at which it was recorded, and its own time to live from then on.
+    time_us: i64,
+    time_to_live: TimeToLive,
+}
+
 /// The storage of everything that must survive a restart.
 pub struct Storage {
     /// The file system.
@@ -129,7 +137,7 @@ impl Broker {
         let had_records = !definitions.is_empty();
         let mut report = RecoveryReport { damage, is_clean, messages: messages.len(), ..RecoveryReport::default() };
         let queue_ids = self.recover_definitions(definitions, &mut report)?;
-        self.recover_messages(&messages, queues, &queue_ids);
+        self.recover_messages(messages, queues, &queue_ids);
         // What was dropped may be back, because its dead letter was not on disk yet.
         for queue in queue_ids.values() {
             self.drop_head(*queue);
@@ -216,35 +224,36 @@ impl Broker {
     /// Put messages back into their queues. Their bytes stay in the journal.
     fn recover_messages(
         &mut self,
-        messages: &[RecoveredMessage],
+        messages: Vec<RecoveredMessage>,
         queues: Vec<RecoveredQueue>,
         queue_ids: &HashMap<DefinitionId, QueueId>,
     ) {
-        let stored: Vec<_> = messages.iter().map(|message| self.recover_message(message)).collect();
+        // In the memory of `messages`.
+        let stored: Vec<StoredAgain> = messages.into_iter().map(|message| self.recover_message(&message)).collect();
         for recovered in queues {
             let Some(queue) = queue_ids.get(&recovered.queue).copied() else { continue };
             for entry in recovered.entries {
-                let (message, own) = stored[entry.message as usize];
-                let time_us = messages[entry.message as usize].time_us;
-                let expires = self.queues[queue].recovered_expiry(self.clock, time_us, own.ms());
+                let StoredAgain { message, time_us, time_to_live } = stored[entry.message as usize];
+                let expires = self.queues[queue].recovered_expiry(self.clock, time_us, time_to_live.ms());
                 self.recover_entry(queue, message, expires, entry);
             }
             self.queues.set_timer(queue);
         }
-        for (message, _) in stored {
+        for StoredAgain { message, .. } in stored {
             self.messages.drop_reference(message);
         }
     }
 
-    /// Keep a message whose bytes stay in the journal. Returns its own time to live, too.
-    fn recover_message(&mut self, it: &RecoveredMessage) -> (MessageId, TimeToLive) {
+    /// Keep a message whose bytes stay in the journal.
+    fn recover_message(&mut self, it: &RecoveredMessage) -> StoredAgain {
         let sizes = [it.route_bytes, it.properties_bytes, it.body_bytes].map(|size| size as usize);
-        let id = self.messages.insert_absent(sizes);
-        self.messages.get_mut(id).kept = Kept::Saved { record: it.record, queues: 0 };
-        match it.time_to_live {
-            TimeToLive::IN_PROPERTIES if it.properties_bytes >= EXPIRING_BYTES_MIN => (id, self.read_expiration(id)),
-            recorded => (id, recorded),
-        }
+        let message = self.messages.insert_absent(sizes);
+        self.messages.get_mut(message).kept = Kept::Saved { record: it.record, queues: 0 };
+        let time_to_live = match it.time_to_live {
+            TimeToLive::IN_PROPERTIES if it.properties_bytes >= EXPIRING_BYTES_MIN => self.read_expiration(message),
+            recorded => recorded,
+        };
+        StoredAgain { message, time_us: it.time_us, time_to_live }
     }
 
     /// Read the `expiration` of a message that an earlier version recorded. One that cannot be read is reported when

@@ -92,7 +92,8 @@ impl Entries {
         let is_short = self.middle.is_empty() && self.tail.is_empty() && self.head.len() < CHUNK_ENTRIES;
         let last = if is_short { &mut self.head } else { &mut self.tail };
         if last.len() == last.capacity() {
-            store.grow(last);
+            // A queue that has filled a chunk will fill another one.
+            if is_short { store.grow(last) } else { store.reserve(last, CHUNK_ENTRIES) }
         }
         last.push_back(entry);
         !is_short && self.seal_full()

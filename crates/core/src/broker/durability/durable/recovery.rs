@@ -155,6 +155,12 @@ fn followed(before: (u64, Vec<QueuePosition>), id: u64, head: &[u8]) -> Vec<Queu
 }
 
 impl JournalReading {
+    /// Nothing is read yet of this many records at the most. Room that is not used takes no memory, and nothing is copied to a
+    /// larger one.
+    fn of(records_max: usize) -> Self {
+        Self { messages: Vec::with_capacity(records_max), ..Self::default() }
+    }
+
     fn visit(&mut self, stored: &RecordHead<'_>) {
         self.last = stored.sequence;
         let mut head = stored.head;
@@ -303,15 +309,22 @@ impl JournalReading {
 impl Durable {
     /// Read all heads. `damage` is the damage that opening the log has reported.
     pub(super) fn recover(&mut self, mut damage: Vec<Damage>) -> Result<RecoveredJournal, OpenError> {
-        let mut reading = JournalReading::default();
+        let mut reading = JournalReading::of(self.records_max());
         let lost = self.log.for_each_head(&mut |head| reading.visit(&head))?;
         damage.extend(lost.into_iter().filter(|lost| !damage.contains(lost)).collect::<Vec<_>>());
         let JournalReading { slots, messages, definitions, stopped, last, .. } = reading;
         self.slots = slots;
         let definitions = self.recover_definitions(definitions)?;
         let delivered = self.delivered(stopped.filter(|stopped| stopped.0 == last).map(|stopped| stopped.1))?;
-        let (messages, queues) = self.recover_messages(messages, delivered.as_ref());
-        Ok(RecoveredJournal { definitions, messages, queues, damage, is_clean: delivered.is_some() })
+        let is_clean = delivered.is_some();
+        let (messages, queues) = self.recover_messages(messages, delivered);
+        Ok(RecoveredJournal { definitions, messages, queues, damage, is_clean })
+    }
+
+    /// The number of records that the log may have.
+    fn records_max(&self) -> usize {
+        let numbers = self.log.next_sequence().0.saturating_sub(self.log.first_sequence().0);
+        numbers.min(self.log.file_bytes() / RECORD_BYTES as u64) as usize
     }
 
     fn recover_definitions(
@@ -349,18 +362,16 @@ impl Durable {
     }
 
     /// The entries that had been delivered when the broker was stopped; None when it was not stopped.
-    fn delivered(&self, stopped: Option<Location>) -> Result<Option<HashSet<(DefinitionId, Sequence)>>, OpenError> {
+    fn delivered(&self, stopped: Option<Location>) -> Result<Option<Delivered>, OpenError> {
         let Some(location) = stopped else { return Ok(None) };
         let mut buffer = Vec::new();
-        let mut delivered = HashSet::new();
+        let mut entries = Vec::new();
         match self.log.read_at(location, &mut buffer) {
-            Ok(record) => records::for_each_settled(record.body, |queue, position| {
-                delivered.insert((queue, position));
-            }),
+            Ok(record) => records::for_each_settled(record.body, |queue, position| entries.push((queue, position))),
             Err(ReadError::Io(error)) => return Err(error.into()),
             Err(_) => return Ok(None),
         }
-        Ok(Some(delivered))
+        Ok(Some(Delivered::of(entries)))
     }
 
     /// The messages that queues still have, out of those by slot, and the queues with their entries in order. Nothing is
@@ -368,7 +379,7 @@ impl Durable {
     fn recover_messages(
         &mut self,
         mut messages: Vec<RecoveredMessage>,
-        delivered: Option<&HashSet<(DefinitionId, Sequence)>>,
+        mut delivered: Option<Delivered>,
     ) -> (Vec<RecoveredMessage>, Vec<RecoveredQueue>) {
         let mut queues = RecoveringQueues::default();
         let mut count = 0;
@@ -384,8 +395,8 @@ impl Durable {
                     continue;
                 };
                 is_wanted = true;
-                let redelivered = delivered.is_none_or(|delivered| delivered.contains(&(queue, position)));
-                entries.push((position, RecoveredEntry { message: count, redelivered }));
+                let redelivered = delivered.as_mut().is_none_or(|delivered| delivered.has((queue, position)));
+                entries.push(position, RecoveredEntry { message: count, redelivered });
             }
             if is_wanted {
                 messages[count as usize] = messages[slot as usize];
@@ -395,7 +406,61 @@ impl Durable {
             }
         }
         messages.truncate(count as usize);
-        (messages, queues.in_order())
+        let position = |queue, entry: &RecoveredEntry| {
+            self.slots.position(messages[entry.message as usize].record, queue).unwrap_or_default()
+        };
+        let queues = queues.in_order(position);
+        (messages, queues)
+    }
+}
+
+/// The entries that had been delivered when the broker was stopped. They are asked for nearly in their order.
+struct Delivered {
+    sorted: Vec<QueuePosition>,
+    /// The index of the first that is behind the entry that was asked for last.
+    next: usize,
+}
+
+impl Delivered {
+    fn of(mut entries: Vec<QueuePosition>) -> Self {
+        entries.sort_unstable();
+        Self { sorted: entries, next: 0 }
+    }
+
+    fn has(&mut self, entry: QueuePosition) -> bool {
+        let is_behind = self.next.checked_sub(1).is_none_or(|index| self.sorted[index] < entry);
+        let is_before = self.sorted.get(self.next).is_none_or(|next| entry <= *next);
+        if !(is_behind && is_before) {
+            self.next = self.sorted.partition_point(|other| *other < entry);
+        }
+        let is_there = self.sorted.get(self.next) == Some(&entry);
+        self.next += usize::from(is_there);
+        is_there
+    }
+}
+
+/// A queue while entries are added to it.
+struct RecoveringQueue {
+    queue: DefinitionId,
+    entries: Vec<RecoveredEntry>,
+    /// The position of the last of them.
+    last: Sequence,
+    is_sorted: bool,
+}
+
+impl RecoveringQueue {
+    fn push(&mut self, position: Sequence, entry: RecoveredEntry) {
+        self.is_sorted &= position > self.last;
+        self.last = position;
+        self.entries.push(entry);
+    }
+
+    /// The queue with its entries in order.
+    fn in_order(mut self, position: impl Fn(DefinitionId, &RecoveredEntry) -> Sequence) -> RecoveredQueue {
+        if !self.is_sorted {
+            self.entries.sort_by_cached_key(|entry| position(self.queue, entry));
+        }
+        RecoveredQueue { queue: self.queue, entries: self.entries }
     }
 }
 
@@ -405,35 +470,49 @@ struct RecoveringQueues {
     /// The index of each queue in `filled`; None for one that does not exist any more.
     indices: HashMap<DefinitionId, Option<usize>>,
     last: (DefinitionId, Option<usize>),
-    filled: Vec<(DefinitionId, Vec<(Sequence, RecoveredEntry)>)>,
+    filled: Vec<RecoveringQueue>,
 }
 
 impl RecoveringQueues {
-    fn of(
-        &mut self,
-        queue: DefinitionId,
-        is_alive: impl FnOnce(DefinitionId) -> bool,
-    ) -> Option<&mut Vec<(Sequence, RecoveredEntry)>> {
+    fn of(&mut self, queue: DefinitionId, is_alive: impl FnOnce(DefinitionId) -> bool) -> Option<&mut RecoveringQueue> {
         if self.last.0 != queue {
             let filled = &mut self.filled;
             let index = *self.indices.entry(queue).or_insert_with(|| {
                 is_alive(queue).then(|| {
-                    filled.push((queue, Vec::new()));
+                    filled.push(RecoveringQueue { queue, entries: Vec::new(), last: Sequence(0), is_sorted: true });
                     filled.len() - 1
                 })
             });
             self.last = (queue, index);
         }
-        Some(&mut self.filled[self.last.1?].1)
+        Some(&mut self.filled[self.last.1?])
     }
 
-    fn in_order(self) -> Vec<RecoveredQueue> {
-        let sorted = |(queue, mut entries): (DefinitionId, Vec<(Sequence, RecoveredEntry)>)| {
-            entries.sort_unstable_by_key(|entry| entry.0);
-            RecoveredQueue { queue, entries: entries.into_iter().map(|entry| entry.1).collect() }
-        };
-        let mut queues: Vec<RecoveredQueue> = self.filled.into_iter().map(sorted).collect();
+    /// All queues with their entries in order. `position` is the position of an entry in its queue.
+    fn in_order(self, position: impl Fn(DefinitionId, &RecoveredEntry) -> Sequence) -> Vec<RecoveredQueue> {
+        let mut queues: Vec<RecoveredQueue> = self.filled.into_iter().map(|queue| queue.in_order(&position)).collect();
         queues.sort_unstable_by_key(|queue| queue.queue);
         queues
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::testing::{Random, fewer};
+
+    #[test]
+    fn what_was_delivered_is_found_in_any_order() {
+        let mut random = Random(3);
+        for _ in 0..fewer(200) {
+            let mut entry = || (DefinitionId(random.below(3) as u64), Sequence(random.below(30) as u64));
+            let entries: BTreeSet<QueuePosition> = (0..20).map(|_| entry()).collect();
+            let mut delivered = Delivered::of(entries.iter().copied().collect());
+            for asked in (0..60).map(|_| entry()).chain(entries.iter().copied()).collect::<Vec<_>>() {
+                assert_eq!(delivered.has(asked), entries.contains(&asked), "{asked:?} of {entries:?}");
+            }
+        }
     }
 }
