@@ -90,6 +90,7 @@ impl Log {
     ///
     /// # Panics
     /// As [`Log::append`].
+    #[inline(always)]
     pub(crate) fn append_record(
         &self,
         (kind, time_us, head): (u8, i64, &[u8]),

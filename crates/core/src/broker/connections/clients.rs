@@ -113,7 +113,7 @@ impl Outlet<'_> {
 
     /// Let the delivery that was written wait for its acknowledgement, and take its credit. Returns whether other
     /// consumers share it.
-    #[inline]
+    #[inline(always)]
     pub fn await_acknowledgement(
         &mut self,
         slot: ConsumerSlot,

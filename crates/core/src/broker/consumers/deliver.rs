@@ -78,16 +78,17 @@ impl Broker {
         let is_late = self.is_late(&self.queues[queue], own_ms);
         let it = &mut self.queues[queue];
         let expires = it.expiry(self.clock.now(), own_ms);
-        let entry = it.next_entry(message, expires);
         let may_pass = it.may_pass();
         if may_pass
             && !is_late
             && let Some(consumer) = self.taker(queue)
             && !self.awaits_memory(queue, consumer, size)
         {
+            let entry = self.queues[queue].next_entry(message, expires);
             self.deliver(queue, consumer, entry);
             return true;
         }
+        let entry = self.queues[queue].next_entry(message, expires);
         self.queues.push(queue, entry, size);
         if self.queues[queue].policy.is_bounded() {
             self.drop_head(queue);
@@ -222,6 +223,7 @@ impl Broker {
 
     /// Deliver one entry, whose message is ready, to a consumer that can take it. Returns whether it took credit that others
     /// share.
+    #[inline]
     fn deliver(&mut self, id: QueueId, slot: ConsumerSlot, entry: QueueEntry) -> bool {
         self.turn.spend(self.messages.get(entry.message).read_steps());
         let output_bytes_max = self.output_bytes_max();

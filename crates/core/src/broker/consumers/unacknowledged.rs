@@ -166,7 +166,7 @@ pub(crate) struct Unacknowledged {
 
 impl Unacknowledged {
     /// Add a delivery; its tag is greater than all earlier ones.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, delivery: Delivery, room: &mut DeliveryRoom) {
         self.waiting += 1;
         room.waiting += 1;
@@ -194,7 +194,7 @@ impl Unacknowledged {
     }
 
     /// Remove the oldest delivery, if its tag is at most `tag`.
-    #[inline]
+    #[inline(always)]
     pub fn settle_oldest(&mut self, tag: u64, room: &mut DeliveryRoom) -> Option<Delivery> {
         let chunk = self.chunks.front_mut()?;
         let (oldest, _) = chunk.deliveries.front()?;

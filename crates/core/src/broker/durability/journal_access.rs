@@ -251,6 +251,7 @@ impl Durability {
     ///
     /// # Errors
     /// There is no room, or nothing is written any more.
+    #[inline(always)]
     pub fn save(
         &mut self,
         content: Content<'_>,

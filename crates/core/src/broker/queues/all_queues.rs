@@ -119,6 +119,7 @@ impl Queues {
     }
 
     /// Take the first entry of a queue.
+    #[inline(always)]
     pub fn pop(&mut self, id: QueueId, messages: &MessageStore) -> Option<QueueEntry> {
         let queue = &mut self.queues[id];
         let size = messages.get(queue.front()?.message).size();
@@ -167,7 +168,7 @@ impl Queues {
     }
 
     /// Add an entry of a message of this size to a queue.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, id: QueueId, entry: QueueEntry, size: usize) {
         if self.queues[id].push(entry, size, &mut self.chunks) {
             self.list_spillable(id);

@@ -86,7 +86,7 @@ impl Entries {
     }
 
     /// Add an entry behind all others. Returns whether a chunk is full with it and may be spilled.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, entry: QueueEntry, store: &mut ChunkStore) -> bool {
         self.count += 1;
         let is_short = self.middle.is_empty() && self.tail.is_empty() && self.head.len() < CHUNK_ENTRIES;
@@ -137,7 +137,7 @@ impl Entries {
     }
 
     /// Take out the oldest entry.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self, store: &mut ChunkStore) -> Option<QueueEntry> {
         let entry = self.head.pop_front()?;
         self.count -= 1;

@@ -67,7 +67,7 @@ pub(crate) struct StoredMessage {
 impl StoredMessage {
     /// A message that has arrived, with the number of its entries in queues. `saved` is its record, with the number of durable
     /// queues that have it there.
-    #[inline]
+    #[inline(always)]
     pub fn new(
         message: &mut Arrived<'_>,
         references: usize,

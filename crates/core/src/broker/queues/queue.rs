@@ -109,7 +109,7 @@ impl Queue {
     }
 
     /// Add an entry of a message of this size. Returns whether a chunk is full with it and may be spilled.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, entry: QueueEntry, size: usize, store: &mut ChunkStore) -> bool {
         self.ready_bytes += size as u64;
         self.expiring += usize::from(entry.expires != NEVER);
@@ -135,7 +135,7 @@ impl Queue {
     }
 
     /// Take out the first entry; `size` is its message's, as it was when it was pushed.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self, size: usize, store: &mut ChunkStore) -> Option<QueueEntry> {
         let entry = self.ready.pop(store)?;
         self.ready_bytes -= size as u64;

@@ -148,6 +148,7 @@ impl Durable {
     ///
     /// # Errors
     /// [`AppendError`]; then nothing has changed. Busy means that its publisher has to wait.
+    #[inline(always)]
     pub fn message(
         &mut self,
         content: Content<'_>,
@@ -175,6 +176,7 @@ impl Durable {
     }
 
     /// Record a message for which there is room.
+    #[inline(always)]
     fn admitted(
         &mut self,
         content: Content<'_>,
@@ -374,6 +376,7 @@ impl Durable {
         Ok(())
     }
 
+    #[inline(always)]
     fn save(
         &mut self,
         kind: u8,
@@ -399,6 +402,7 @@ impl Durable {
         self.append_body(kind, time_us, head, RecordBody::Parts(body))
     }
 
+    #[inline(always)]
     fn append_body(
         &mut self,
         kind: u8,
