@@ -70,8 +70,8 @@ FAULTS = (
         "expiration",
         "a message's own time is forgotten by a restart",
         "durability/recovery.rs",
-        "self.queues[queue].recovered_expiry(self.clock, time_us, own.ms())",
-        "self.queues[queue].recovered_expiry(self.clock, time_us, own.ms().filter(|_| false))",
+        "self.queues[queue].recovered_expiry(self.clock, time_us, time_to_live.ms())",
+        "self.queues[queue].recovered_expiry(self.clock, time_us, time_to_live.ms().filter(|_| false))",
     ),
     Fault(
         "expiration",
