@@ -31,6 +31,15 @@ const STUCK_US_MAX: Micros = 10_000_000;
 /// The bytes that compaction may copy in one call: at least, and at most, which takes a few milliseconds.
 const COMPACT_BYTES: std::ops::RangeInclusive<u64> = 64 * 1024..=1024 * 1024;
 
+/// The room that a message takes in the journal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Room {
+    /// What is there for everybody.
+    Shared,
+    /// What [`Durability::reserve`] has kept for a transaction.
+    Reserved,
+}
+
 /// The journal, unless everything is kept in memory only.
 #[derive(Default)]
 pub(crate) struct Durability {
@@ -254,6 +263,7 @@ impl Durability {
     #[inline(always)]
     pub fn save(
         &mut self,
+        room: Room,
         content: Content<'_>,
         queues: &[DefinitionId],
         wall_us: i64,
@@ -261,23 +271,10 @@ impl Durability {
     ) -> Result<Saved, AppendError> {
         let Some(journal) = &mut self.journal else { return Err(AppendError::Busy) };
         journal.appended += content.size_bytes() as u64 + 64;
-        journal.durable.message(content, queues, wall_us, time_to_live)
-    }
-
-    /// Record a message for which [`Durability::reserve`] has made room.
-    ///
-    /// # Errors
-    /// Nothing is written any more.
-    pub fn save_in_reservation(
-        &mut self,
-        content: Content<'_>,
-        queues: &[DefinitionId],
-        wall_us: i64,
-        time_to_live: TimeToLive,
-    ) -> Result<Saved, AppendError> {
-        let Some(journal) = &mut self.journal else { return Err(AppendError::Busy) };
-        journal.appended += content.size_bytes() as u64 + 64;
-        journal.durable.message_in_reservation(content, queues, wall_us, time_to_live)
+        match room {
+            Room::Shared => journal.durable.message(content, queues, wall_us, time_to_live),
+            Room::Reserved => journal.durable.message_in_reservation(content, queues, wall_us, time_to_live),
+        }
     }
 
     /// The maximum of bytes that a message for `queues` queues takes in the journal. Nothing without a journal.

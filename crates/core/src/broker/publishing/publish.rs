@@ -11,6 +11,7 @@ use crate::broker::access::control::{Resource, Verb};
 use crate::broker::addresses::stamp::{stamp, without_sender};
 use crate::broker::connections::content::PublishFlags;
 use crate::broker::connections::turn::STEP_NS;
+use crate::broker::durability::journal_access::Room;
 use crate::broker::durable::{Content, Saved, TimeToLive};
 use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::{ChannelSlot, JOURNAL};
@@ -434,8 +435,6 @@ impl Broker {
 
     /// Record a message for the durable queues among those that take it. Returns its record and the number of those
     /// queues; None when there are none.
-    ///
-    /// All of it is inlined: what a call returns through memory is waited for.
     #[inline(always)]
     pub(crate) fn save_for(
         &mut self,
@@ -446,52 +445,31 @@ impl Broker {
         if self.awaits_definition(takers) {
             return Err(AppendError::Busy);
         }
-        if !self.find_durable(takers) {
-            return Ok(None);
-        }
-        let time_to_live = self.recorded_time_to_live(time_to_live_ms);
-        let ids = &self.publishing.durable_ids;
-        let saved = self.durability.save(content, ids, self.clock.wall_us(), time_to_live);
-        self.note_saved(saved)
+        self.save_in(Room::Shared, content, takers, time_to_live_ms)
     }
 
-    /// Record a message of a transaction, for which room was reserved.
-    pub(super) fn save_in_reservation(
+    /// Record a message for the durable queues among those that take it, none of which waits for its definition. Returns
+    /// as [`Broker::save_for`].
+    ///
+    /// All of it is inlined: what a call returns through memory is waited for.
+    #[inline(always)]
+    pub(super) fn save_in(
         &mut self,
+        room: Room,
         content: Content<'_>,
         takers: &[QueueId],
         time_to_live_ms: Option<u64>,
     ) -> Result<Option<(Saved, u32)>, AppendError> {
-        if !self.find_durable(takers) {
-            return Ok(None);
-        }
-        let time_to_live = self.recorded_time_to_live(time_to_live_ms);
-        let ids = &self.publishing.durable_ids;
-        let saved = self.durability.save_in_reservation(content, ids, self.clock.wall_us(), time_to_live);
-        self.note_saved(saved)
-    }
-
-    /// Find the definitions of the durable queues among these, for `publishing.durable_ids`. Returns whether there are some.
-    #[inline(always)]
-    fn find_durable(&mut self, takers: &[QueueId]) -> bool {
         let ids = &mut self.publishing.durable_ids;
         ids.clear();
         ids.extend(takers.iter().filter_map(|queue| self.queues[*queue].durable_id));
-        !ids.is_empty()
-    }
-
-    #[inline(always)]
-    fn recorded_time_to_live(&self, time_to_live_ms: Option<u64>) -> TimeToLive {
-        #[cfg(test)]
-        if self.faults.forgets_expiration {
-            return TimeToLive::FOREVER;
+        if ids.is_empty() {
+            return Ok(None);
         }
-        TimeToLive::from_ms(time_to_live_ms)
-    }
-
-    /// Let publishers wait when the journal has much to write.
-    #[inline(always)]
-    fn note_saved(&mut self, saved: Result<Saved, AppendError>) -> Result<Option<(Saved, u32)>, AppendError> {
+        let time_to_live = TimeToLive::from_ms(time_to_live_ms);
+        #[cfg(test)]
+        let time_to_live = if self.faults.forgets_expiration { TimeToLive::FOREVER } else { time_to_live };
+        let saved = self.durability.save(room, content, ids, self.clock.wall_us(), time_to_live);
         if self.durability.is_congested() {
             self.backpressure.await_journal();
         }

@@ -181,17 +181,11 @@ impl MessageStore {
     /// definition, where it is durable.
     #[inline]
     pub fn release(&mut self, id: MessageId, queue: Option<DefinitionId>, durability: &mut Durability) {
-        let message = &mut self.messages[id];
-        if message.references > 1 {
-            message.references -= 1;
-            if let (Kept::Saved { .. }, Some(queue)) = (message.kept, queue) {
-                self.settle(id, queue, durability);
-            }
-            return;
-        }
+        let message = &self.messages[id];
         match (message.kept, queue) {
+            (Kept::Saved { .. }, Some(queue)) if message.references > 1 => self.settle(id, queue, durability),
             (Kept::Saved { record, .. }, Some(queue)) => durability.settle(record, queue),
-            (Kept::Spilled(record), _) => durability.release(record),
+            (Kept::Spilled(record), _) if message.references == 1 => durability.release(record),
             _ => {}
         }
         self.drop_reference(id);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::amqp::method::TxCommitOk;
 use crate::amqp::{AmqpError, BasicProperties};
 use crate::broker::Broker;
+use crate::broker::durability::journal_access::Room;
 use crate::broker::errors::FailedAt;
 use crate::broker::ids::{COMMITS, ChannelSlot, Handle, JOURNAL};
 use crate::broker::parts::Arrived;
@@ -129,7 +130,7 @@ impl Broker {
         }
         let is_durable = self.durability.is_on() && terms.is_persistent;
         let saved = match is_durable {
-            true => self.save_in_reservation(message.content(), routed, terms.time_to_live_ms)?,
+            true => self.save_in(Room::Reserved, message.content(), routed, terms.time_to_live_ms)?,
             false => None,
         };
         marks.extend(saved.map(|(saved, _)| DiskMark { log: JOURNAL, sequence: saved.sequence.0 }));
